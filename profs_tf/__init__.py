@@ -1,0 +1,67 @@
+"""profs_tf: deep metric learning with alternating projections onto feasible sets (PROFS).
+
+Public names are loaded when they are first used, so that importing the package is quick and silent.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+from profs_tf.version import __version__
+
+if TYPE_CHECKING:
+    from profs_tf import datasets, losses, metrics
+    from profs_tf.callbacks import ProfsCallback, RecallCallback
+    from profs_tf.embedder import build_embedder
+    from profs_tf.evaluation import evaluate
+    from profs_tf.model import ProfsModel
+    from profs_tf.optimizer import head_adam
+    from profs_tf.pipeline import train_pipeline
+    from profs_tf.sampling.batch_sampler import BatchSampler
+
+# Public name -> the module that defines it; None: the name is itself a module of the package.
+_HOMES = {
+    "BatchSampler": "profs_tf.sampling.batch_sampler",
+    "ProfsCallback": "profs_tf.callbacks",
+    "ProfsModel": "profs_tf.model",
+    "RecallCallback": "profs_tf.callbacks",
+    "build_embedder": "profs_tf.embedder",
+    "datasets": None,
+    "evaluate": "profs_tf.evaluation",
+    "head_adam": "profs_tf.optimizer",
+    "losses": None,
+    "metrics": None,
+    "train_pipeline": "profs_tf.pipeline",
+}
+
+__all__ = [
+    "BatchSampler",
+    "ProfsCallback",
+    "ProfsModel",
+    "RecallCallback",
+    "__version__",
+    "build_embedder",
+    "datasets",
+    "evaluate",
+    "head_adam",
+    "losses",
+    "metrics",
+    "train_pipeline",
+]
+
+
+def __getattr__(name: str):
+    if name not in _HOMES:
+        raise AttributeError(f"module 'profs_tf' has no attribute '{name}'; it has: {', '.join(__all__)}.")
+    from profs_tf.tensorflow_import import import_tensorflow_quietly
+
+    home = _HOMES[name]
+    if name != "BatchSampler":
+        import_tensorflow_quietly()
+    module = importlib.import_module(home or f"profs_tf.{name}")
+    value = getattr(module, name) if home else module
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list:
+    return sorted(set(globals()) | set(__all__))

@@ -1,0 +1,55 @@
+"""Build and install profs_tf: `pip install .` or, to work on it, `pip install -e .[test]`."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).parent
+VERSION = re.search(
+    r'^__version__ = "(.+)"$', (ROOT / "profs_tf/version.py").read_text("utf-8"), re.MULTILINE
+).group(1)
+
+setup(
+    name="profs_tf",
+    version=VERSION,
+    description="Deep metric learning with alternating projections onto feasible sets (PROFS) for TensorFlow and Keras.",
+    long_description=(ROOT / "README.md").read_text("utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    license_files=["LICENSE", "NOTICE"],
+    packages=find_packages(include=["profs_tf", "profs_tf.*"]),
+    package_data={"profs_tf": ["py.typed"], "profs_tf.datasets": ["emoji.npz"]},
+    python_requires=">=3.9,<3.12",
+    install_requires=[
+        "tensorflow>=2.15.0,<2.16",
+        "tensorflow-addons>=0.23.0,<0.24",
+        "keras-cv>=0.9.0,<0.10",
+        "tensorflow-datasets>=4.9.0,<4.10",
+        # 1.16 and later need a protobuf that TensorFlow 2.15 cannot load.
+        "tensorflow-metadata<1.16",
+        "numpy>=1.23,<2",
+        "scikit-learn>=1.2",
+        "absl-py>=1.0",
+        "pillow>=9.2",
+        "matplotlib>=3.6",
+    ],
+    extras_require={
+        "test": [
+            "hypothesis>=6.80",
+            "pytest>=7.4",
+            "pytest-timeout>=2.1",
+            "ruff==0.17.6",
+            "tf-slim==1.1.0",
+        ],
+        "gpu": ["tensorflow[and-cuda]>=2.15.0,<2.16"],
+        "datasets": ["resvg-py>=0.3"],
+    },
+    classifiers=[
+        "License :: OSI Approved :: Apache Software License",
+        "Programming Language :: Python :: 3.9",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Topic :: Scientific/Engineering :: Image Recognition",
+    ],
+)
