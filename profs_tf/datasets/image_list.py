@@ -1,0 +1,262 @@
+"""ImageList: pictures, their class labels and the classes' names. Imports no TensorFlow.
+
+Shapes: N images, L classes; H, W the height and width in pixels.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import numbers
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any, Optional, Union
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class ImageList:
+    """N pictures with one class each; what every data set of this package is read into.
+
+    The arrays are read-only: a method that changes something returns a new list.
+
+    Attributes:
+        images: uint8 ``[N, H, W, 3]`` RGB pictures in memory (not copied), or a tuple of N file paths.
+        labels: int64 ``[N]``, dense class indices in 0..L-1. Labels of any other form: ``from_labels``.
+        class_names: tuple of L different strings; ``class_names[labels[i]]`` names the class of image i.
+        name: what the list is called in messages and reports.
+        boxes: None, or float32 ``[N, 4]`` bounding boxes: x and y of the left upper corner, width and height,
+            in pixels of the file's picture. None of the paper's protocols crops to them.
+
+    Raises:
+        ValueError: if the parts do not fit together; the message names the part, the rule and the value.
+    """
+
+    images: Union[np.ndarray, Sequence[str]]
+    labels: np.ndarray
+    class_names: Sequence[str]
+    name: str = "images"
+    boxes: Optional[np.ndarray] = None
+
+    def __post_init__(self) -> None:
+        images = _checked_images(self.images)
+        class_names = _checked_class_names(self.class_names)
+        labels = _checked_labels(self.labels, len(images), len(class_names))
+        boxes = None if self.boxes is None else _checked_boxes(self.boxes, len(images))
+        if not isinstance(self.name, str) or not self.name:
+            raise ValueError(f"`name` must be a non-empty string, got {self.name!r}.")
+        for field, value in (
+            ("images", images),
+            ("labels", labels),
+            ("class_names", class_names),
+            ("boxes", boxes),
+        ):
+            object.__setattr__(self, field, value)
+
+    @classmethod
+    def from_labels(
+        cls, images: Any, labels: Iterable, name: str = "images", boxes: Optional[np.ndarray] = None
+    ) -> ImageList:
+        """Makes a list from labels that are any integers or any strings.
+
+        Classes are numbered in sorted order of the labels (integers by value, strings by code point) and
+        named by them, so the result does not depend on the order of the images. O(N + L log L) time.
+
+        Args:
+            images: as the attribute.
+            labels: N integers (negative, not contiguous and above 2**31 are welcome) or N strings.
+            name: as the attribute.
+            boxes: as the attribute.
+
+        Raises:
+            ValueError: if the labels are not flat, or neither all integers nor all strings.
+        """
+        values = _plain_labels(labels)
+        classes = sorted(set(values))
+        index_of = {value: index for index, value in enumerate(classes)}
+        indices = np.array([index_of[value] for value in values], np.int64)
+        return cls(images, indices, tuple(str(value) for value in classes), name, boxes)
+
+    @property
+    def num_images(self) -> int:
+        """N."""
+        return len(self.labels)
+
+    @property
+    def num_classes(self) -> int:
+        """L, classes without an image included."""
+        return len(self.class_names)
+
+    @property
+    def class_sizes(self) -> np.ndarray:
+        """Images of each class, int64 ``[L]``. O(N) time."""
+        return np.bincount(self.labels, minlength=self.num_classes)
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether ``images`` holds pictures; otherwise it holds file paths."""
+        return isinstance(self.images, np.ndarray)
+
+    def take(self, indices: Any) -> ImageList:
+        """Returns the images at ``indices`` (integers, or a boolean mask ``[N]``), in that order.
+
+        Classes keep their index and name, also those that are left without an image.
+
+        Raises:
+            ValueError: if ``indices`` is empty, not flat, of another kind, or beyond N.
+        """
+        chosen = _checked_indices("indices", indices, self.num_images)
+        return dataclasses.replace(
+            self,
+            images=self.images[chosen] if self.is_in_memory else tuple(self.images[i] for i in chosen),
+            labels=self.labels[chosen],
+            boxes=None if self.boxes is None else self.boxes[chosen],
+        )
+
+    def subset_of_classes(self, class_indices: Any, name: Optional[str] = None) -> ImageList:
+        """Returns the images of some classes, in their present order, with the classes numbered anew.
+
+        Class ``class_indices[j]`` becomes class j. O(N) time.
+
+        Args:
+            class_indices: different class indices, or a boolean mask ``[L]``.
+            name: name of the new list; None keeps the present one.
+
+        Raises:
+            ValueError: if an index is out of range or given twice, or the classes hold no image.
+        """
+        chosen = _checked_indices("class_indices", class_indices, self.num_classes)
+        if len(np.unique(chosen)) != len(chosen):
+            raise ValueError(f"`class_indices` must be different, got {_shortened(chosen.tolist())}.")
+        new_index = np.full(self.num_classes, -1, np.int64)
+        new_index[chosen] = np.arange(len(chosen))
+        kept = np.flatnonzero(new_index[self.labels] >= 0)
+        if not len(kept):
+            raise ValueError("`class_indices` must hold a class that has images, got only empty ones.")
+        part = self.take(kept)
+        return dataclasses.replace(
+            part,
+            labels=new_index[part.labels],
+            class_names=tuple(self.class_names[c] for c in chosen),
+            name=name or self.name,
+        )
+
+    def __len__(self) -> int:
+        return self.num_images
+
+    def __repr__(self) -> str:
+        kind = "files"
+        if self.is_in_memory:
+            kind = f"{self.images.shape[2]}x{self.images.shape[1]} in memory"
+        return f"ImageList({self.name!r}: {self.num_images} images of {self.num_classes} classes, {kind})"
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _shortened(values: Sequence) -> str:
+    shown = ", ".join(repr(value) for value in values[:5])
+    return f"[{shown}, ...] ({len(values)} in all)" if len(values) > 5 else f"[{shown}]"
+
+
+def _checked_images(images: Any) -> Union[np.ndarray, tuple]:
+    if isinstance(images, np.ndarray) and images.dtype.kind not in "UO":
+        if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3 or 0 in images.shape:
+            raise ValueError(
+                "`images` in memory must be a uint8 array of shape [N, H, W, 3] without an empty axis, "
+                f"got {images.dtype} {list(images.shape)}."
+            )
+        return _read_only(images)
+    if isinstance(images, (str, bytes, os.PathLike)):
+        raise ValueError(f"`images` must be a sequence of file paths, got the single path {images!r}.")
+    paths = []
+    for path in images:
+        text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+        if not isinstance(text, str) or not text:
+            raise ValueError(f"`images` must hold pictures or non-empty path strings, got the item {path!r}.")
+        paths.append(str(text))
+    if not paths:
+        raise ValueError("`images` must hold at least one image, got none.")
+    return tuple(paths)
+
+
+def _checked_class_names(class_names: Any) -> tuple:
+    names = tuple(class_names)
+    if isinstance(class_names, str) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"`class_names` must be a sequence of strings, got {_shortened(class_names)}.")
+    if not names:
+        raise ValueError("`class_names` must hold at least one name, got none.")
+    if len(set(names)) != len(names):
+        twice = [name for name, count in collections.Counter(names).items() if count > 1]
+        raise ValueError(f"`class_names` must be different, got more than once: {_shortened(twice)}.")
+    return tuple(str(name) for name in names)
+
+
+def _checked_labels(labels: Any, num_images: int, num_classes: int) -> np.ndarray:
+    array = np.asarray(labels)
+    if array.dtype.kind not in "iu":
+        raise ValueError(
+            f"`labels` must be integers, got {array.dtype}. Use ImageList.from_labels for other labels."
+        )
+    if array.shape != (num_images,):
+        raise ValueError(
+            f"`labels` must be flat, one for each of the {num_images} images, got shape {list(array.shape)}."
+        )
+    if array.min() < 0 or array.max() >= num_classes:
+        raise ValueError(
+            f"`labels` must be class indices in 0..{num_classes - 1}, got values from {array.min()} to "
+            f"{array.max()}. Use ImageList.from_labels for other labels."
+        )
+    return _read_only(array.astype(np.int64))
+
+
+def _checked_boxes(boxes: Any, num_images: int) -> np.ndarray:
+    array = np.array(boxes, np.float32)
+    if array.shape != (num_images, 4):
+        raise ValueError(f"`boxes` must have shape [{num_images}, 4], got {list(array.shape)}.")
+    wrong = np.flatnonzero(~(np.isfinite(array).all(axis=1) & (array[:, 2:] > 0).all(axis=1)))
+    if len(wrong):
+        row = wrong[0]
+        raise ValueError(
+            "`boxes` must be finite, with a width and a height above 0, got "
+            f"{array[row].tolist()} in row {row} ({len(wrong)} such rows)."
+        )
+    return _read_only(array)
+
+
+def _checked_indices(argument: str, indices: Any, size: int) -> np.ndarray:
+    array = np.asarray(indices)
+    if array.ndim != 1 or not array.size:
+        raise ValueError(f"`{argument}` must be a flat, non-empty sequence, got shape {list(array.shape)}.")
+    if array.dtype == np.bool_:
+        if array.shape != (size,) or not array.any():
+            raise ValueError(
+                f"`{argument}` as a mask must have {size} entries, at least one of them True, "
+                f"got {array.size} entries, {int(array.sum())} of them True."
+            )
+        return np.flatnonzero(array)
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"`{argument}` must be integers or a boolean mask, got {array.dtype}.")
+    if array.min() < 0 or array.max() >= size:
+        raise ValueError(
+            f"`{argument}` must be in 0..{size - 1}, got values from {array.min()} to {array.max()}."
+        )
+    return array.astype(np.int64)
+
+
+def _plain_labels(labels: Any) -> list:
+    values = labels.tolist() if hasattr(labels, "tolist") else list(labels)
+    if isinstance(labels, (str, bytes)) or not isinstance(values, list):
+        raise ValueError(f"`labels` must be a flat sequence of integers or strings, got {labels!r}.")
+    for rule in (numbers.Integral, str):
+        if all(isinstance(value, rule) for value in values):
+            return values
+    kinds = sorted({type(value).__name__ for value in values})
+    raise ValueError(
+        f"`labels` must be all integers or all strings, in one flat sequence, got {', '.join(kinds)}. "
+        "Give one label an image (no one-hot rows)."
+    )
