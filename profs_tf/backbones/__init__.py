@@ -1,0 +1,35 @@
+"""Convolutional networks from images to feature maps, by name.
+
+Every backbone is a function ``build(input_shape, *, pretrained, batch_norm_momentum, seed)`` that returns a
+model of stock Keras layers from RGB images with values 0..255 to the feature map before global pooling. It
+scales the values itself, so that training, evaluation and the exported model cannot disagree about
+preprocessing.
+"""
+
+from __future__ import annotations
+
+from typing import Callable
+
+import tensorflow as tf
+
+from profs_tf.backbones.conv4 import conv4
+
+_BACKBONES = {"conv4": conv4}
+
+__all__ = ["conv4", "get", "names"]
+
+
+def names() -> list[str]:
+    """Returns the names of the backbones, sorted."""
+    return sorted(_BACKBONES)
+
+
+def get(name: str) -> Callable[..., tf.keras.Model]:
+    """Returns the function that builds the backbone ``name``.
+
+    Raises:
+        ValueError: If there is no such backbone; the message lists those there are.
+    """
+    if name not in _BACKBONES:
+        raise ValueError(f"`backbone` must be one of {', '.join(names())} or a Keras model, got {name!r}.")
+    return _BACKBONES[name]

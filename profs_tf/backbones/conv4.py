@@ -1,0 +1,73 @@
+"""The four-block convolutional network of the few-shot literature.
+
+Shapes: B images, H x W their height and width in pixels, 64 feature channels.
+
+    images [B, H, W, 3], values 0..255  ->  feature map [B, H // 16, W // 16, 64]
+
+Four times: 3 x 3 convolution with 64 filters, batch normalisation, ReLU, 2 x 2 max pooling
+(Vinyals et al., Matching Networks for One Shot Learning, NeurIPS 2016, section 4.1; Snell et al.,
+Prototypical Networks for Few-shot Learning, NeurIPS 2017, section 3). Small enough to train from scratch on a
+CPU.
+
+Differs: the convolutions have no bias, which batch normalisation would cancel.
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import tensorflow as tf
+
+from profs_tf.backbones.seeding import seed_kernels
+
+FILTERS = 64
+BLOCKS = 4
+SMALLEST_SIDE = 2**BLOCKS
+
+
+def conv4(
+    input_shape: tuple = (None, None, 3),
+    *,
+    pretrained: Optional[str] = None,
+    batch_norm_momentum: Optional[float] = None,
+    seed: Optional[int] = None,
+) -> tf.keras.Model:
+    """Builds the four-block network, 112,832 trainable weights for RGB images.
+
+    Args:
+        input_shape: (height, width, channels); height and width may be None, otherwise at least 16 pixels,
+            because each block halves them.
+        pretrained: Must be None: no weights of this network are published.
+        batch_norm_momentum: Share of the old value that the moving statistics keep at each training step.
+            Default 0.9.
+        seed: Makes the initial weights a pure function of this whole number; None draws them from Keras's
+            global generator.
+
+    Returns:
+        A model from images, float32 with values 0..255, to the feature map before global pooling.
+
+    Raises:
+        ValueError: If the images are too small, or ``pretrained`` is given.
+    """
+    if pretrained is not None:
+        raise ValueError(
+            f"`pretrained` must be None for conv4, which has no published weights, got {pretrained!r}."
+        )
+    if any(side is not None and side < SMALLEST_SIDE for side in input_shape[:2]):
+        raise ValueError(
+            f"`input_shape` must be at least {SMALLEST_SIDE} x {SMALLEST_SIDE} pixels, got {input_shape}."
+        )
+    momentum = 0.9 if batch_norm_momentum is None else batch_norm_momentum
+    images = tf.keras.Input(input_shape, name="images")
+    x = tf.keras.layers.Rescaling(1 / 127.5, offset=-1.0, dtype="float32", name="rescale")(images)
+    for block in range(1, BLOCKS + 1):
+        x = tf.keras.layers.Conv2D(
+            FILTERS, 3, padding="same", use_bias=False, kernel_initializer="he_normal", name=f"conv_{block}"
+        )(x)
+        x = tf.keras.layers.BatchNormalization(momentum=momentum, name=f"batch_norm_{block}")(x)
+        x = tf.keras.layers.ReLU(name=f"relu_{block}")(x)
+        x = tf.keras.layers.MaxPooling2D(2, name=f"pool_{block}")(x)
+    model = tf.keras.Model(images, x, name="conv4")
+    if seed is not None:
+        seed_kernels(model, seed)
+    return model

@@ -1,0 +1,140 @@
+"""The embedding function f(.; theta): backbone, global average pooling, linear head, L2 normalisation.
+
+Shapes: B images, H x W their height and width in pixels, C channels of the backbone, D = ``embedding_dim``.
+
+    images [B, H, W, 3] 0..255 -> feature map [B, h, w, C] -> pooled [B, C] -> head [B, D] -> embeddings [B,
+    D]
+
+Paper, section 5 (implementation details): the backbone up to its global average pooling, then one linear
+transformation to 512 values. All layers are stock Keras layers, so that a saved embedder loads wherever
+TensorFlow is installed.
+"""
+
+from __future__ import annotations
+
+from typing import Optional, Union
+
+import tensorflow as tf
+
+from profs_tf import backbones
+from profs_tf.backbones.seeding import seed_kernels
+
+HEAD_LAYER = "head"
+
+
+def build_embedder(
+    backbone: Union[str, tf.keras.Model] = "inception_v1",
+    embedding_dim: int = 512,
+    *,
+    input_size: Optional[int] = None,
+    normalize: bool = True,
+    pretrained: Optional[str] = None,
+    batch_norm_momentum: Optional[float] = None,
+    seed: Optional[int] = None,
+) -> tf.keras.Model:
+    """Builds a Keras model from images to embeddings.
+
+    Args:
+        backbone: A name of ``profs_tf.backbones.names()``, or a Keras model from images [B, H, W, 3] with
+            values 0..255 to a feature map [B, h, w, C] or to features [B, C]. Such a model scales its input
+            itself.
+        embedding_dim: D, the length of an embedding.
+        input_size: Height and width of the images in pixels; None accepts any size.
+        normalize: Whether embeddings are scaled to unit length. An all-zero embedding stays zero, and its
+            gradient finite.
+        pretrained: Weights of the backbone: what its function takes (``profs_tf.backbones``); None starts
+            from random weights.
+        batch_norm_momentum: Share of the old value that the backbone's moving statistics keep at each
+            training step; None leaves the choice to the backbone.
+        seed: Makes the initial weights a pure function of this whole number. None draws them from Keras's
+            global generator. A model passed as ``backbone`` keeps its weights.
+
+    Returns:
+        A model with the layers "images", the backbone, "pool", "head" and, with ``normalize``, "normalize".
+        It takes float or integer images and returns float32 [B, D]. Pooling and what follows compute in
+        float32 under every mixed precision policy: half precision loses small distances.
+
+    Raises:
+        ValueError: If an argument is out of range or unknown, or an option is given that belongs to named
+            backbones while ``backbone`` is a model.
+    """
+    _check_sizes(embedding_dim, input_size)
+    shape = (input_size, input_size, 3)
+    if isinstance(backbone, tf.keras.Model):
+        _check_own_backbone(pretrained, batch_norm_momentum)
+        network = backbone
+    else:
+        network = backbones.get(backbone)(
+            shape, pretrained=pretrained, batch_norm_momentum=batch_norm_momentum, seed=seed
+        )
+    images = tf.keras.Input(shape, name="images")
+    features = _pool(network(images))
+    head = tf.keras.layers.Dense(embedding_dim, dtype="float32", name=HEAD_LAYER)
+    embeddings = head(features)
+    if normalize:
+        embeddings = tf.keras.layers.UnitNormalization(dtype="float32", name="normalize")(embeddings)
+    embedder = tf.keras.Model(images, embeddings, name="embedder")
+    if seed is not None:
+        seed_kernels(head, seed)
+    return embedder
+
+
+def head_variables(
+    embedder: tf.keras.Model, head_layer: Union[str, tf.keras.layers.Layer] = HEAD_LAYER
+) -> list[tf.Variable]:
+    """Returns the trainable variables of the embedder's linear head.
+
+    Args:
+        embedder: A Keras model whose weights exist.
+        head_layer: Name of the head among the layers of ``embedder``, nested ones included, or the layer
+            itself.
+
+    Raises:
+        ValueError: If there is no such layer or several, or it has no trainable variables.
+    """
+    layer = _find_layer(embedder, head_layer) if isinstance(head_layer, str) else head_layer
+    if not layer.trainable_variables:
+        raise ValueError(
+            f"`head_layer` must have trainable variables, got layer {layer.name!r} with none. "
+            "Build the embedder first, or name another layer."
+        )
+    return list(layer.trainable_variables)
+
+
+def _find_layer(embedder: tf.keras.Model, name: str) -> tf.keras.layers.Layer:
+    layers = [module for module in embedder.submodules if isinstance(module, tf.keras.layers.Layer)]
+    found = [layer for layer in layers if layer.name == name]
+    if len(found) != 1:
+        trainable = ", ".join(layer.name for layer in embedder.layers if layer.trainable_variables)
+        raise ValueError(
+            f"`head_layer` must name one layer of the embedder, got {name!r}, which names {len(found)}. Pass "
+            f"`head_layer=` one of its layers with weights ({trainable}), or a layer, or a list of variables."
+        )
+    return found[0]
+
+
+def _check_sizes(embedding_dim: int, input_size: Optional[int]) -> None:
+    if embedding_dim < 1:
+        raise ValueError(f"`embedding_dim` must be >= 1, got {embedding_dim}.")
+    if input_size is not None and input_size < 1:
+        raise ValueError(f"`input_size` must be >= 1 pixel or None for any size, got {input_size}.")
+
+
+def _check_own_backbone(pretrained: Optional[str], batch_norm_momentum: Optional[float]) -> None:
+    for argument, value in (("pretrained", pretrained), ("batch_norm_momentum", batch_norm_momentum)):
+        if value is not None:
+            raise ValueError(
+                f"`{argument}` must be None when `backbone` is a Keras model, which brings its own weights "
+                f"and layers, got {value!r}."
+            )
+
+
+def _pool(features: tf.Tensor) -> tf.Tensor:
+    if features.shape.rank == 4:
+        return tf.keras.layers.GlobalAveragePooling2D(dtype="float32", name="pool")(features)
+    if features.shape.rank == 2:
+        return features
+    raise ValueError(
+        "`backbone` must return a feature map [B, h, w, C] or features [B, C], got an output of shape "
+        f"{features.shape}."
+    )
