@@ -1,0 +1,15 @@
+"""Metrics of image retrieval and clustering. NumPy arrays or TensorFlow tensors in, plain numbers out."""
+
+from profs_tf.metrics.clustering import ClusterScores, cluster_scores
+from profs_tf.metrics.kmeans import KMeansResult, kmeans
+from profs_tf.metrics.retrieval import RetrievalResult, evaluate_retrieval, recall_at_k
+
+__all__ = [
+    "ClusterScores",
+    "KMeansResult",
+    "RetrievalResult",
+    "cluster_scores",
+    "evaluate_retrieval",
+    "kmeans",
+    "recall_at_k",
+]

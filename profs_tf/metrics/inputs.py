@@ -1,0 +1,141 @@
+"""Checks what the metrics are given: embeddings, labels, K.
+
+Shapes: N images, D embedding dimension.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+# Elements looked at in one go, so that a check needs no second copy of the embeddings.
+_CHECK_ELEMENTS = 1 << 22
+
+
+def check_embeddings(embeddings, argument: str = "embeddings") -> np.ndarray:
+    """Returns embeddings as a NumPy array after checking them; float32 and float64 are not copied.
+
+    Args:
+        embeddings: Floating point `[N, D]`, NumPy or TensorFlow.
+        argument: The name of the argument in error messages.
+
+    Returns:
+        `[N, D]`, float32 (from float16, bfloat16, float32) or float64.
+
+    Raises:
+        ValueError: Not a non-empty float matrix, or not all finite.
+    """
+    array = np.asarray(embeddings)
+    if array.ndim != 2:
+        raise ValueError(f"`{argument}` must have shape [N, D], got shape {array.shape}.")
+    if 0 in array.shape:
+        raise ValueError(f"`{argument}` must hold at least one embedding, got shape {array.shape}.")
+    if array.dtype.name == "bfloat16":
+        array = array.astype(np.float32)
+    if array.dtype.kind != "f":
+        raise ValueError(
+            f"`{argument}` must be floating point, got {array.dtype}. Cast them, for instance to float32."
+        )
+    if array.dtype not in (np.float32, np.float64):
+        array = array.astype(np.float32 if array.dtype.itemsize < 4 else np.float64)
+    _check_finite(array, argument)
+    return array
+
+
+def _check_finite(array: np.ndarray, argument: str) -> None:
+    """Refuses embeddings with a value that is infinite or not a number. O(N D) time, bounded memory."""
+    rows = max(1, _CHECK_ELEMENTS // array.shape[1])
+    finite = np.concatenate(
+        [np.isfinite(array[start : start + rows]).all(axis=1) for start in range(0, len(array), rows)]
+    )
+    if not finite.all():
+        raise ValueError(
+            f"`{argument}` must be finite, got {len(finite) - finite.sum()} of {len(finite)} embeddings with "
+            f"NaN or infinite values, the first at index {int(np.argmin(finite))}."
+        )
+
+
+def check_labels(labels, num_images: int, argument: str = "labels", of: str = "embeddings") -> np.ndarray:
+    """Returns labels as a NumPy array `[N]` after checking them.
+
+    Args:
+        labels: `[N]` or `[N, 1]`; integers, whole floats or strings, NumPy or TensorFlow or a sequence.
+        num_images: N, the number of embeddings they belong to.
+        argument: The name of the argument in error messages.
+        of: The name of the embeddings' argument in error messages.
+
+    Returns:
+        `[N]`. Strings are `str`, also where TensorFlow hands over bytes.
+
+    Raises:
+        ValueError: Another shape, length or kind.
+    """
+    array = np.asarray(labels)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise ValueError(
+            f"`{argument}` must have shape [N], one label an image, got shape {array.shape}. "
+            "Turn one-hot labels into class numbers with `argmax(axis=1)`."
+        )
+    if len(array) != num_images:
+        raise ValueError(
+            f"`{argument}` must be as many as `{of}`, got {len(array)} labels for {num_images} embeddings."
+        )
+    if array.dtype.kind in "SO":
+        array = np.asarray([x.decode("utf-8") if isinstance(x, bytes) else x for x in array.tolist()])
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError(f"`{argument}` must be finite, got {array[~np.isfinite(array)][0]}.")
+    if array.dtype.kind not in "iufbU":
+        raise ValueError(f"`{argument}` must be integers or strings, got {array.dtype}.")
+    return array
+
+
+def class_numbers(labels: np.ndarray, gallery_labels: np.ndarray | None) -> tuple:
+    """Renumbers labels from 0 on, alike in both sets. O(N log N).
+
+    Returns:
+        int64 `[Q]` and `[N]`; the same array twice where `gallery_labels` is None.
+
+    Raises:
+        ValueError: One set has strings and the other numbers.
+    """
+    if gallery_labels is None:
+        numbers = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+        return numbers, numbers
+    if (labels.dtype.kind == "U") != (gallery_labels.dtype.kind == "U"):
+        raise ValueError(
+            "`gallery_labels` must be of the kind of `labels`, "
+            f"got {gallery_labels.dtype} and {labels.dtype}."
+        )
+    both = [labels, gallery_labels]
+    # NumPy joins int64 and uint64 to float64, where large labels fall together.
+    if all(part.dtype.kind in "iu" for part in both) and np.result_type(*both).kind == "f":
+        both = [part.astype(object) for part in both]
+    numbers = np.unique(np.concatenate(both), return_inverse=True)[1].astype(np.int64)
+    return numbers[: len(labels)], numbers[len(labels) :]
+
+
+def check_ks(ks, num_candidates: int) -> tuple[int, ...]:
+    """Returns K values as a tuple of int after checking them.
+
+    Args:
+        ks: A sequence of integers, or one integer.
+        num_candidates: How many gallery images a query is compared with (itself not counted).
+
+    Raises:
+        ValueError: None given, not an integer, below 1, or more than `num_candidates`.
+    """
+    values = tuple(ks) if np.iterable(ks) else (ks,)
+    if not values:
+        raise ValueError("`ks` must hold at least one K, got none.")
+    for k in values:
+        if isinstance(k, (bool, np.bool_)) or not isinstance(k, (int, np.integer)):
+            raise ValueError(f"`ks` must be integers, got {k!r}.")
+        if k < 1:
+            raise ValueError(f"`ks` must be >= 1, got {k}.")
+        if k > num_candidates:
+            raise ValueError(
+                f"`ks` must be <= {num_candidates}, the number of gallery images a query is compared with "
+                f"(itself not counted), got {k}."
+            )
+    return tuple(int(k) for k in values)
