@@ -1,0 +1,125 @@
+"""One training step of PROFS: embed, loss, gradients, proximal gradient, optimiser (paper, Algorithm 1).
+
+Shapes: B images a batch, D embedding dimension.
+"""
+
+from typing import Optional
+
+import tensorflow as tf
+
+from profs_tf.proximal import ProximalTerm, ProximalWeight, check_proximal_weight
+
+TERMS = ("loss", "proximal_penalty")
+
+
+class ProfsModel(tf.keras.Model):
+    """Trains an embedder with a metric-learning loss and the pull towards the anchor weights.
+
+    The model trains on Keras's triple ``(images, labels, is_representative)``; the loss reads the third as
+    *who may be a query*. Its outputs are the embedder's. Only the embedder is meant to be exported:
+    ``model.embedder.save(path)``; anchors, the loss's variables and the step are saved by
+    `tf.train.Checkpoint` and by `save_weights`.
+
+    Attributes:
+        embedder: the Keras model that is trained, [B, H, W, 3] to [B, D] (or any input the data gives).
+        proximal: the `ProximalTerm`, created by `compile`.
+        step: int64 scalar variable, optimiser steps taken; the clock of sampler and callback on resuming.
+        non_finite_steps: int64 [2] variable, the first step at which each of `TERMS` was not finite, or -1.
+    """
+
+    def __init__(self, embedder: tf.keras.Model, proximal_weight: ProximalWeight = 1e-3, **kwargs):
+        """Wraps an embedder.
+
+        Args:
+            embedder: any built Keras model that gives [B, D] embeddings.
+            proximal_weight: lambda; 0 leaves the term out. A number, or a Keras learning-rate schedule.
+            **kwargs: for `tf.keras.Model`, such as `name`.
+
+        Raises:
+            ValueError: if the embedder has no variables yet, or `proximal_weight` is out of range.
+        """
+        super().__init__(**kwargs)
+        if not embedder.built:
+            raise ValueError(
+                "`embedder` must be built, got one without variables. Call it once on a batch of images, "
+                "or build it with an input shape."
+            )
+        self.embedder = embedder
+        self._proximal_weight = check_proximal_weight(proximal_weight)
+        self.step = tf.Variable(0, trainable=False, dtype=tf.int64, name="step")
+        self.non_finite_steps = tf.Variable(
+            [-1, -1], trainable=False, dtype=tf.int64, name="non_finite_steps"
+        )
+        self.loss_tracker = tf.keras.metrics.Mean(name=TERMS[0])
+        self.penalty_tracker = tf.keras.metrics.Mean(name=TERMS[1])
+
+    def call(self, images, training: Optional[bool] = None):
+        """Returns the embeddings, [B, D]."""
+        return self.embedder(images, training=training)
+
+    def compile(self, optimizer, loss, **kwargs):
+        """As `tf.keras.Model.compile`; creates the anchors of the variables that are trainable now.
+
+        A loss with variables of its own (boundary, centres, proxies) has them trained and saved with the
+        model, at the loss's own `variable_learning_rate` where the optimiser is a `HeadAdam`.
+        """
+        super().compile(optimizer=optimizer, loss=loss, **kwargs)
+        self.metric_loss = tf.keras.losses.get(loss)
+        with self.distribute_strategy.scope():
+            self.proximal = ProximalTerm(self.embedder.trainable_variables, self._proximal_weight)
+        optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        if self._loss_variables() and hasattr(optimizer, "set_learning_rate"):
+            optimizer.set_learning_rate(self._loss_variables(), self.metric_loss.variable_learning_rate)
+
+    @property
+    def metrics(self):
+        """The means that Keras resets at the start of an epoch."""
+        return [self.loss_tracker, self.penalty_tracker]
+
+    def train_step(self, data) -> dict[str, tf.Tensor]:
+        """One step of Algorithm 1; returns the running means `loss` and `proximal_penalty`."""
+        self._check_anchors_move()
+        images, labels, query_mask = tf.keras.utils.unpack_x_y_sample_weight(data)
+        embedder_variables = self.embedder.trainable_variables
+        loss_variables = self._loss_variables()
+        with tf.GradientTape() as tape:
+            embeddings = self.embedder(images, training=True)
+            loss = tf.cast(self.metric_loss(labels, embeddings, query_mask), tf.float32)
+            if self.embedder.losses:
+                loss += tf.add_n([tf.cast(term, tf.float32) for term in self.embedder.losses])
+            scaled_loss = self.optimizer.get_scaled_loss(loss) if self._scales_loss else loss
+        gradients = tape.gradient(scaled_loss, embedder_variables + loss_variables)
+        if self._scales_loss:
+            gradients = self.optimizer.get_unscaled_gradients(gradients)
+        penalty = tf.zeros([])
+        if self.proximal.is_active:
+            penalty, pull = self.proximal.penalty_and_gradients(self.step)
+            # The loss's own variables come last and are not pulled: zip leaves them as they are.
+            pulled = [p if g is None else g + tf.cast(p, g.dtype) for g, p in zip(gradients, pull)]
+            gradients = pulled + gradients[len(pulled) :]
+            if self.proximal.lagged:
+                self.proximal.follow(self.step)
+        self.optimizer.apply_gradients(zip(gradients, embedder_variables + loss_variables))
+        self._record(loss, penalty)
+        return {metric.name: metric.result() for metric in self.metrics}
+
+    @property
+    def _scales_loss(self) -> bool:
+        return isinstance(self.optimizer, tf.keras.mixed_precision.LossScaleOptimizer)
+
+    def _loss_variables(self) -> list:
+        return list(getattr(self.metric_loss, "trainable_variables", ()))
+
+    def _check_anchors_move(self) -> None:
+        if self.proximal.is_active and not self.proximal.in_use:
+            raise ValueError(
+                "`proximal_weight` > 0 needs the anchor weights moved, but no callback does so. "
+                "Pass `callbacks=[ProfsCallback(sampler)]` to `fit`, or `proximal_weight=0.0` to the model."
+            )
+
+    def _record(self, loss: tf.Tensor, penalty: tf.Tensor) -> None:
+        self.loss_tracker.update_state(loss)
+        self.penalty_tracker.update_state(penalty)
+        newly = ~tf.math.is_finite(tf.stack([loss, penalty])) & (self.non_finite_steps < 0)
+        self.non_finite_steps.assign(tf.where(newly, self.step, self.non_finite_steps))
+        self.step.assign_add(1)

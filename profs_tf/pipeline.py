@@ -1,0 +1,101 @@
+"""From indices to batches: the sampler's Python generator, then images loaded in parallel by tf.data.
+
+Only image indices pass through the generator; a batch of pixels would cost 20 to 40 times as much there.
+Shapes: B images a batch, each [H, W, 3] uint8.
+"""
+
+from typing import Optional
+
+import numpy as np
+import tensorflow as tf
+
+from profs_tf import images as image_ops
+from profs_tf.datasets.image_list import ImageList
+from profs_tf.images import Preprocessing
+from profs_tf.sampling.batch_sampler import BatchSampler
+
+# Folded into the sampler's seed, so that augmentation and sampling do not share random numbers.
+_AUGMENTATION = 0x5EED
+
+
+def train_pipeline(
+    image_list: ImageList,
+    sampler: BatchSampler,
+    preprocessing: Optional[Preprocessing] = None,
+    prefetch: int = 2,
+) -> tf.data.Dataset:
+    """Returns the endless data set of the sampler's batches, starting at ``sampler.first_step``.
+
+    Deterministic: augmentation is a pure function of (seed, step, position in the batch), so the batch of a
+    step is the same in every run and after resuming.
+
+    Args:
+        image_list: the training images that the sampler's indices refer to.
+        sampler: gives the indices of every step.
+        preprocessing: None takes `images.preprocessing_for(image_list)`.
+        prefetch: finished batches held ready.
+
+    Returns:
+        Elements ``(images, labels, is_representative)``: uint8 [B, crop, crop, 3], int64 [B], float32 [B].
+
+    Raises:
+        ValueError: if the sampler was made for another number of images.
+    """
+    if len(image_list) != sampler.table.num_images:
+        raise ValueError(
+            f"`sampler` must be made from this image list's labels: it knows {sampler.table.num_images} "
+            f"images, the list has {len(image_list)}."
+        )
+    preprocessing = preprocessing or image_ops.preprocessing_for(image_list)
+    load = _loader(image_list)
+    run_seed = tf.constant([sampler.seed % 2**31, (sampler.seed >> 31) ^ _AUGMENTATION], tf.int32)
+
+    def prepare(step, position, index, label, is_representative):
+        seed = tf.random.experimental.stateless_fold_in(run_seed, step)
+        seed = tf.random.experimental.stateless_fold_in(seed, position)
+        image = image_ops.prepare_for_training(load(index), preprocessing, seed)
+        return image, label, is_representative
+
+    batch_size = sampler.batch_size
+    dataset = tf.data.Dataset.from_generator(
+        lambda: _rows(sampler), output_signature=_row_signature(batch_size)
+    )
+    dataset = dataset.unbatch().map(prepare, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    dataset = dataset.batch(batch_size, drop_remainder=True).prefetch(prefetch)
+    # Without it Keras would take the first epoch to be endless instead of asking for `steps_per_epoch`.
+    return dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+
+
+def evaluation_pipeline(
+    image_list: ImageList, preprocessing: Optional[Preprocessing] = None, batch_size: int = 128
+) -> tf.data.Dataset:
+    """Returns all images in order, as uint8 [<=batch_size, crop, crop, 3] batches."""
+    preprocessing = preprocessing or image_ops.preprocessing_for(image_list)
+    load = _loader(image_list)
+    dataset = tf.data.Dataset.range(len(image_list)).map(
+        lambda index: image_ops.prepare_for_evaluation(load(index), preprocessing),
+        num_parallel_calls=tf.data.AUTOTUNE,
+        deterministic=True,
+    )
+    return dataset.batch(batch_size).prefetch(2)
+
+
+def _rows(sampler: BatchSampler):
+    positions = np.arange(sampler.batch_size)
+    for batch in sampler:
+        steps = np.full(sampler.batch_size, batch.step, np.int64)
+        yield steps, positions, batch.indices, batch.labels, batch.is_representative
+
+
+def _row_signature(batch_size: int) -> tuple:
+    whole = tf.TensorSpec([batch_size], tf.int64)
+    return whole, whole, whole, whole, tf.TensorSpec([batch_size], tf.float32)
+
+
+def _loader(image_list: ImageList):
+    """Returns the function from an image's index, int64 scalar, to the image, uint8 [H, W, 3]."""
+    if image_list.is_in_memory:
+        pixels = tf.constant(image_list.images)
+        return lambda index: pixels[index]
+    paths = tf.constant(list(image_list.images))
+    return lambda index: image_ops.decode(tf.io.read_file(paths[index]))

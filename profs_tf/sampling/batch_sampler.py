@@ -1,0 +1,197 @@
+"""The images of every batch: R', representatives of some classes, and E, other images of the same classes.
+
+Shapes: L classes, N images, B = C * I images a batch of C classes with I images each.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple, Optional
+
+import numpy as np
+
+from profs_tf.sampling import random_streams
+from profs_tf.sampling.class_table import ClassTable
+from profs_tf.sampling.representatives import REPRESENTATIVE_DRAWS, draw_representatives
+from profs_tf.sampling.schedule import Schedule, classes_in_batch, derive_steps_per_projection
+
+QUERIES = ("representatives", "all")
+
+
+class Batch(NamedTuple):
+    """The batch of one step.
+
+    Attributes:
+        step: t, counted from 0.
+        indices: int64 [B], image indices: the C representatives first, then the B-C examples, class by class.
+        labels: int64 [B], class indices 0 to L-1.
+        is_representative: float32 [B], 1 for those that may be the query of a pair.
+    """
+
+    step: int
+    indices: np.ndarray
+    labels: np.ndarray
+    is_representative: np.ndarray
+
+
+class BatchSampler:
+    """Draws the batch of every step as a pure function of (seed, step).
+
+    A batch holds ``C = min(B // I, L)`` classes, drawn uniformly without replacement, and exactly I images of
+    each: its representative in the current projection, and I-1 others drawn without replacement. A class with
+    fewer than I images gives all its others before one is drawn again; only a class with a single image gives
+    its representative as its own example too (it then meets itself under another augmentation).
+
+    Drawing costs O(C I^2) a batch, and O(L) (or O(N log N) for the cyclic draw) once a projection.
+
+    An epoch is ``len(sampler) = ceil(N / B)`` steps, as many as would show N images. The draws are
+    independent, so an epoch does not show every image, nor every class: a class stays out of T steps with
+    probability ``(1 - C/L)**T``.
+
+    Attributes:
+        table: the images of each class (`ClassTable`); class l has the label ``table.class_labels[l]``.
+        classes_per_batch: C.
+        batch_size: B = C * I, below the batch size asked for where there are fewer than ``B // I`` classes.
+        schedule: the `Schedule` with M, which the callback follows too.
+        first_step: the step at which iterating begins; the callback sets it to the model's step when training
+            begins, so that a second `fit` or a resumed run goes on where the weights are.
+    """
+
+    def __init__(
+        self,
+        labels,
+        batch_size: int = 128,
+        images_per_class: int = 2,
+        seed: int = 0,
+        *,
+        representative_uses: int = 6,
+        steps_per_projection: Optional[int] = None,
+        representative_draw: str = "uniform",
+        queries: str = "representatives",
+    ):
+        """Prepares the draws; O(N log N).
+
+        Args:
+            labels: [N] integers or strings, the class of every training image.
+            batch_size: B, a multiple of `images_per_class`.
+            images_per_class: I, the representative included.
+            seed: 0 <= seed < 2**62.
+            representative_uses: rho; gives M where `steps_per_projection` is None.
+            steps_per_projection: M. With 1, every batch has representatives of its own: ordinary batches.
+            representative_draw: "uniform" or "cyclic", see `draw_representatives`.
+            queries: who may be the query of a pair: "representatives" (PROFS) or "all" (the ordinary
+                batch-mode loss).
+
+        Raises:
+            ValueError: if an argument is out of its range.
+        """
+        self.table = ClassTable(labels)
+        self.images_per_class = int(images_per_class)
+        self.classes_per_batch = classes_in_batch(batch_size, images_per_class, self.table.num_classes)
+        self.batch_size = self.classes_per_batch * self.images_per_class
+        if not 0 <= seed < 2**62:
+            raise ValueError(f"`seed` must be in [0, 2**62), got {seed}.")
+        self.seed = int(seed)
+        if steps_per_projection is None:
+            steps_per_projection = derive_steps_per_projection(
+                self.num_classes, self.classes_per_batch, representative_uses
+            )
+        self.schedule = Schedule(int(steps_per_projection))
+        if representative_draw not in REPRESENTATIVE_DRAWS:
+            raise ValueError(
+                f"`representative_draw` must be one of {', '.join(REPRESENTATIVE_DRAWS)}, "
+                f"got {representative_draw!r}."
+            )
+        self.representative_draw = representative_draw
+        if queries not in QUERIES:
+            raise ValueError(f"`queries` must be one of {', '.join(QUERIES)}, got {queries!r}.")
+        self.queries = queries
+        self.first_step = 0
+        self._latest = (-1, np.empty(0, np.int64))
+
+    @property
+    def num_classes(self) -> int:
+        """L."""
+        return self.table.num_classes
+
+    @property
+    def steps_per_projection(self) -> int:
+        """M."""
+        return self.schedule.steps_per_projection
+
+    def __len__(self) -> int:
+        return -(-self.table.num_images // self.batch_size)
+
+    def representatives(self, projection_index: int) -> np.ndarray:
+        """Returns R of projection k, int64 [L]."""
+        latest_index, latest = self._latest
+        if latest_index != projection_index:
+            latest = draw_representatives(self.table, self.seed, projection_index, self.representative_draw)
+            latest.flags.writeable = False
+            self._latest = (projection_index, latest)
+        return latest
+
+    def batch(self, step: int) -> Batch:
+        """Returns the batch of step t, the same whenever and wherever it is asked for.
+
+        Raises:
+            ValueError: if `step` is negative.
+        """
+        if step < 0:
+            raise ValueError(f"`step` must be >= 0, got {step}.")
+        representatives = self.representatives(self.schedule.projection_index(step))
+        random = random_streams.generator(self.seed, random_streams.BATCH, step)
+        classes = random.choice(self.num_classes, self.classes_per_batch, replace=False)
+        batch_representatives = representatives[classes]
+        batch_examples = self._draw_examples(random, classes, batch_representatives)
+        is_representative = np.ones(self.batch_size, np.float32)
+        if self.queries == "representatives":
+            is_representative[self.classes_per_batch :] = 0.0
+        return Batch(
+            step=step,
+            indices=np.concatenate([batch_representatives, batch_examples.ravel()]),
+            labels=np.concatenate([classes, np.repeat(classes, self.images_per_class - 1)]).astype(np.int64),
+            is_representative=is_representative,
+        )
+
+    def iterate_from(self, first_step: int = 0) -> Iterator[Batch]:
+        """Yields the batches of the steps first_step, first_step + 1, ... without end."""
+        step = first_step
+        while True:
+            yield self.batch(step)
+            step += 1
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self.iterate_from(self.first_step)
+
+    def _draw_examples(self, random, classes, batch_representatives) -> np.ndarray:
+        """Returns the other images of each class, int64 [C, I-1]."""
+        sizes = self.table.sizes[classes]
+        positions = _draw_without_replacement(random, np.maximum(sizes - 1, 1), self.images_per_class - 1)
+        # The others are numbered without the representative: step over it, unless it is all there is.
+        representative_positions = self.table.position_in_class[batch_representatives]
+        positions += (positions >= representative_positions[:, None]) & (sizes > 1)[:, None]
+        return self.table.images_by_class[self.table.starts[classes][:, None] + positions]
+
+
+def _draw_without_replacement(random, population: np.ndarray, count: int) -> np.ndarray:
+    """Draws `count` of the numbers 0 to population[c]-1 for each c; a new round begins when all were drawn.
+
+    Args:
+        random: np.random.Generator.
+        population: int64 [C], at least 1 each.
+        count: how many to draw for each c.
+
+    Returns:
+        int64 [C, count].
+    """
+    uniform = random.random((len(population), count))
+    drawn = np.empty((len(population), count), np.int64)
+    for turn in range(count):
+        drawn_this_round = turn % population
+        number = (uniform[:, turn] * (population - drawn_this_round)).astype(np.int64)
+        belongs = np.arange(turn) >= turn - drawn_this_round[:, None]
+        taken = np.sort(np.where(belongs, drawn[:, :turn], population[:, None]), axis=1)
+        # `number` counts the free ones; stepping over the taken ones in rising order gives its value.
+        for column in taken.T:
+            number += number >= column
+        drawn[:, turn] = number
+    return drawn

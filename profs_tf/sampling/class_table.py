@@ -1,0 +1,58 @@
+"""Which images each class has: labels of any kind, re-indexed and sorted by class once."""
+
+import numpy as np
+
+
+class ClassTable:
+    """The images of each class, as slices of one array.
+
+    Attributes:
+        class_labels: [L] the distinct labels, sorted; class l of everything below is ``class_labels[l]``.
+        class_of_image: int64 [N], values 0 to L-1.
+        images_by_class: int64 [N], image indices sorted by class and, within a class, by index.
+        starts: int64 [L], where each class begins in `images_by_class`.
+        sizes: int64 [L], images of each class.
+        position_in_class: int64 [N], where each image stands among those of its class.
+    """
+
+    def __init__(self, labels):
+        """Sorts the images by class, O(N log N).
+
+        Args:
+            labels: [N] integers or strings: negative, not contiguous or above 2**31 as they may be.
+
+        Raises:
+            ValueError: if `labels` is empty, not one-dimensional or not integers or strings.
+        """
+        labels = np.asarray(labels)
+        if labels.ndim != 1 or labels.size == 0:
+            raise ValueError(
+                f"`labels` must be one-dimensional and not empty, got shape {list(labels.shape)}. "
+                "Pass one integer or string for each image."
+            )
+        if labels.dtype.kind not in "iuUS":
+            raise ValueError(f"`labels` must be integers or strings, got dtype {labels.dtype}.")
+        self.class_labels, class_of_image = np.unique(labels, return_inverse=True)
+        self.class_of_image = class_of_image.astype(np.int64)
+        self.images_by_class = np.argsort(self.class_of_image, kind="stable").astype(np.int64)
+        self.sizes = np.bincount(self.class_of_image).astype(np.int64)
+        self.starts = np.concatenate([[0], np.cumsum(self.sizes)[:-1]]).astype(np.int64)
+        self.position_in_class = np.empty(self.num_images, np.int64)
+        self.position_in_class[self.images_by_class] = np.arange(self.num_images) - np.repeat(
+            self.starts, self.sizes
+        )
+
+    @property
+    def num_images(self) -> int:
+        """N."""
+        return len(self.class_of_image)
+
+    @property
+    def num_classes(self) -> int:
+        """L."""
+        return len(self.class_labels)
+
+    def images_of(self, class_index: int) -> np.ndarray:
+        """Returns the image indices of one class, int64 [sizes[class_index]]."""
+        start = self.starts[class_index]
+        return self.images_by_class[start : start + self.sizes[class_index]]

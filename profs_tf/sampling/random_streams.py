@@ -1,0 +1,47 @@
+"""Counter-based random streams: the draw of step t depends on (seed, purpose, t), on nothing drawn before."""
+
+import numpy as np
+
+# Each kind of draw has its own stream, so that one more draw of one kind leaves the others as they were.
+REPRESENTATIVES = 1
+BATCH = 2
+CYCLE = 3
+
+
+def generator(seed: int, purpose: int, index: int) -> np.random.Generator:
+    """Returns the generator of one draw, from Philox with key (seed, purpose) and counter (0, 0, 0, index).
+
+    Args:
+        seed: the run's seed, 0 <= seed < 2**63.
+        purpose: one of this module's constants.
+        index: the step or projection, 0 <= index < 2**63.
+    """
+    return np.random.Generator(np.random.Philox(key=[seed, purpose], counter=[0, 0, 0, index]))
+
+
+def hashed_uniform_bits(seed: int, purpose: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Returns 64 random bits for each pair (first[i], second[i]), the same for equal pairs.
+
+    Three rounds of the SplitMix64 finaliser (Steele, Lea and Flood, "Fast splittable pseudorandom number
+    generators", OOPSLA 2014), one for each word mixed in.
+
+    Args:
+        seed: as in `generator`.
+        purpose: as in `generator`.
+        first: int64 [N].
+        second: int64 [N].
+
+    Returns:
+        uint64 [N].
+    """
+    state = np.full(len(first), np.uint64((seed * 4 + purpose) & 0xFFFFFFFFFFFFFFFF))
+    for word in (first, second):
+        state = _finalise(state ^ _finalise(word.astype(np.uint64)))
+    return _finalise(state)
+
+
+def _finalise(bits: np.ndarray) -> np.ndarray:
+    bits = bits + np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))

@@ -1,0 +1,50 @@
+"""R, the representatives of a projection: one image of every class (paper, Algorithm 1)."""
+
+import numpy as np
+
+from profs_tf.sampling import random_streams
+from profs_tf.sampling.class_table import ClassTable
+
+REPRESENTATIVE_DRAWS = ("uniform", "cyclic")
+
+
+def draw_representatives(
+    table: ClassTable, seed: int, projection_index: int, draw: str = "uniform"
+) -> np.ndarray:
+    """Returns R for projection k, a pure function of the arguments.
+
+    Args:
+        table: the images of each class.
+        seed: the run's seed.
+        projection_index: k.
+        draw: "uniform" draws each class's representative uniformly and anew, as Algorithm 1 does; O(L).
+            "cyclic" draws without replacement until all images of the class have served, then begins another
+            shuffled round: the reading of section 4 in which ``R^(k)`` and ``R^(k')`` are disjoint within a
+            cycle; O(N log N).
+
+    Returns:
+        int64 [L]: ``R[l]`` is the index of an image of class l.
+
+    Raises:
+        ValueError: if `draw` is unknown.
+    """
+    if draw == "uniform":
+        uniform = random_streams.generator(seed, random_streams.REPRESENTATIVES, projection_index).random(
+            table.num_classes
+        )
+        positions = (uniform * table.sizes).astype(np.int64)
+        return table.images_by_class[table.starts + positions]
+    if draw == "cyclic":
+        return _cyclic(table, seed, projection_index)
+    raise ValueError(f"`representative_draw` must be one of {', '.join(REPRESENTATIVE_DRAWS)}, got {draw!r}.")
+
+
+def _cyclic(table: ClassTable, seed: int, projection_index: int) -> np.ndarray:
+    cycles, turns = np.divmod(projection_index, table.sizes)
+    sorted_classes = np.repeat(np.arange(table.num_classes), table.sizes)
+    order_keys = random_streams.hashed_uniform_bits(
+        seed, random_streams.CYCLE, table.images_by_class, cycles[sorted_classes]
+    )
+    # Sorting each class's images by a key that depends on the cycle is a shuffle of the class for that cycle.
+    shuffled = table.images_by_class[np.lexsort((order_keys, sorted_classes))]
+    return shuffled[table.starts + turns]

@@ -1,0 +1,85 @@
+"""When projections begin: the one clock of the sampler and the callback (paper, section 5.4.1)."""
+
+from dataclasses import dataclass
+
+
+def classes_in_batch(batch_size: int, images_per_class: int, num_classes: int) -> int:
+    """Returns ``C = min(B // I, L)``, the number of classes in a batch.
+
+    Raises:
+        ValueError: if `batch_size` is not a positive multiple of `images_per_class`.
+    """
+    if images_per_class < 1:
+        raise ValueError(f"`images_per_class` must be >= 1, got {images_per_class}.")
+    if batch_size < 1 or batch_size % images_per_class:
+        nearest = max(1, round(batch_size / images_per_class)) * images_per_class
+        raise ValueError(
+            f"`batch_size` must be a positive multiple of `images_per_class` = {images_per_class}, "
+            f"got {batch_size}; the nearest is {nearest}."
+        )
+    return min(batch_size // images_per_class, num_classes)
+
+
+def derive_steps_per_projection(
+    num_classes: int, classes_per_batch: int, representative_uses: int = 6
+) -> int:
+    """Returns ``M = ceil(rho / p)`` with ``p = C / L``, the rule of section 5.4.1, in whole numbers.
+
+    Args:
+        num_classes: L, classes of the training split.
+        classes_per_batch: C, classes in a batch.
+        representative_uses: rho, how often a representative is used on average in one projection.
+
+    Returns:
+        M, optimiser steps in a projection; at least 1.
+
+    Raises:
+        ValueError: if an argument is below 1.
+    """
+    for name, value in (
+        ("num_classes", num_classes),
+        ("classes_per_batch", classes_per_batch),
+        ("representative_uses", representative_uses),
+    ):
+        if value < 1:
+            raise ValueError(f"`{name}` must be >= 1, got {value}.")
+    return -(-representative_uses * num_classes // classes_per_batch)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Projection k takes the steps ``k * M`` to ``(k + 1) * M - 1``; steps count from 0.
+
+    Attributes:
+        steps_per_projection: M.
+    """
+
+    steps_per_projection: int
+
+    def __post_init__(self):
+        if self.steps_per_projection < 1:
+            raise ValueError(f"`steps_per_projection` must be >= 1, got {self.steps_per_projection}.")
+
+    def projection_index(self, step: int) -> int:
+        """Returns k, the projection that step belongs to."""
+        return step // self.steps_per_projection
+
+    def begins_projection(self, step: int) -> bool:
+        """Whether the anchor weights are swapped, and new representatives drawn, before this step."""
+        return step % self.steps_per_projection == 0
+
+    def check_steps_per_execution(self, steps_per_execution: int) -> None:
+        """Refuses a number of steps in one call of the train function that would jump over a swap.
+
+        Raises:
+            ValueError: if `steps_per_execution` does not divide M.
+        """
+        if steps_per_execution < 1 or self.steps_per_projection % steps_per_execution:
+            divisors = [
+                d for d in range(1, self.steps_per_projection + 1) if self.steps_per_projection % d == 0
+            ]
+            shown = ", ".join(map(str, divisors[:12]))
+            raise ValueError(
+                f"`steps_per_execution` must divide `steps_per_projection` = {self.steps_per_projection}, "
+                f"got {steps_per_execution}; possible are {shown}."
+            )
