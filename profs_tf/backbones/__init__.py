@@ -13,10 +13,11 @@ from typing import Callable
 import tensorflow as tf
 
 from profs_tf.backbones.conv4 import conv4
+from profs_tf.backbones.inception_v1 import inception_v1
 
-_BACKBONES = {"conv4": conv4}
+_BACKBONES = {"conv4": conv4, "inception_v1": inception_v1}
 
-__all__ = ["conv4", "get", "names"]
+__all__ = ["conv4", "get", "inception_v1", "names"]
 
 
 def names() -> list[str]:
@@ -30,6 +31,6 @@ def get(name: str) -> Callable[..., tf.keras.Model]:
     Raises:
         ValueError: If there is no such backbone; the message lists those there are.
     """
-    if name not in _BACKBONES:
+    if not isinstance(name, str) or name not in _BACKBONES:
         raise ValueError(f"`backbone` must be one of {', '.join(names())} or a Keras model, got {name!r}.")
     return _BACKBONES[name]

@@ -1,0 +1,138 @@
+"""GoogLeNet with batch normalisation, as TF-Slim publishes it under the name Inception V1.
+
+Shapes: B images, H x W their height and width in pixels.
+
+    images [B, H, W, 3], values 0..255  ->  feature map [B, ceil(H / 32), ceil(W / 32), 1024]
+
+Szegedy et al., Going Deeper with Convolutions, CVPR 2015, table 1; batch normalisation from Ioffe and
+Szegedy, ICML 2015. The network of the paper's TensorFlow experiments.
+
+Differs: from the publication as TF-Slim's network does, so that TF-Slim's weights fit. Batch normalisation
+    with a
+shift but no scale after each convolution instead of local response normalisation; 3 x 3 convolutions in the
+branch that the publication gives 5 x 5; a 2 x 2 last reducing pool; no auxiliary classifiers.
+
+Layers carry the names of TF-Slim's variable scopes with "." for "/", which every Keras file format can store:
+the kernel of "Mixed_3b.Branch_1.Conv2d_0b_3x3" is TF-Slim's
+"InceptionV1/Mixed_3b/Branch_1/Conv2d_0b_3x3/weights".
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import tensorflow as tf
+
+from profs_tf.backbones.pretrained import load_slim_checkpoint
+from profs_tf.backbones.seeding import seed_kernels
+
+SLIM_SCOPE = "InceptionV1"
+SLIM_BATCH_NORM_DECAY = 0.9997
+
+# Filters of the mixed blocks: branch 0 (1x1), branch 1 (1x1, 3x3), branch 2 (1x1, 3x3), branch 3 (pool, 1x1).
+_MIXED_3 = {
+    "Mixed_3b": (64, (96, 128), (16, 32), 32),
+    "Mixed_3c": (128, (128, 192), (32, 96), 64),
+}
+_MIXED_4 = {
+    "Mixed_4b": (192, (96, 208), (16, 48), 64),
+    "Mixed_4c": (160, (112, 224), (24, 64), 64),
+    "Mixed_4d": (128, (128, 256), (24, 64), 64),
+    "Mixed_4e": (112, (144, 288), (32, 64), 64),
+    "Mixed_4f": (256, (160, 320), (32, 128), 128),
+}
+_MIXED_5 = {
+    "Mixed_5b": (256, (160, 320), (32, 128), 128),
+    "Mixed_5c": (384, (192, 384), (48, 128), 128),
+}
+# TF-Slim's scope name of this one 3 x 3 convolution breaks the pattern, and so do its published weights.
+_MISNAMED = {"Mixed_5b.Branch_2.Conv2d_0b_3x3": "Mixed_5b.Branch_2.Conv2d_0a_3x3"}
+
+
+def inception_v1(
+    input_shape: tuple = (None, None, 3),
+    *,
+    pretrained: Optional[str] = None,
+    batch_norm_momentum: Optional[float] = None,
+    seed: Optional[int] = None,
+) -> tf.keras.Model:
+    """Builds Inception V1 up to its last block: 5,592,624 trainable weights, 14,560 moving statistics.
+
+    Args:
+        input_shape: (height, width, channels); height and width may be None. Pretrained weights need 3
+            channels.
+        pretrained: Path of a TF-Slim checkpoint of this network, in either of TensorFlow's formats: the
+            single file (the published ``inception_v1.ckpt``) or the prefix of an index and its data files.
+        batch_norm_momentum: Share of the old value that the moving statistics keep at each training step.
+            Default: TF-Slim's 0.9997 with ``pretrained``; 0.9 without, where statistics start from 0 and 1
+                and would need
+            ten thousand steps at 0.9997 before the network could be evaluated.
+        seed: Makes the initial weights a pure function of this whole number; None draws them from Keras's
+            global generator.
+
+    Returns:
+        A model from images, float32 with values 0..255 and scaled to -1..1 inside, to the output of
+        "Mixed_5c".
+
+    Raises:
+        ValueError: If ``pretrained`` is not a complete checkpoint of this network.
+    """
+    if batch_norm_momentum is None:
+        batch_norm_momentum = 0.9 if pretrained is None else SLIM_BATCH_NORM_DECAY
+    build = _Blocks(batch_norm_momentum)
+    images = tf.keras.Input(input_shape, name="images")
+    x = tf.keras.layers.Rescaling(1 / 127.5, offset=-1.0, dtype="float32", name="rescale")(images)
+    x = build.convolution(x, 64, 7, "Conv2d_1a_7x7", strides=2)
+    x = build.max_pool(x, 3, "MaxPool_2a_3x3", strides=2)
+    x = build.convolution(x, 64, 1, "Conv2d_2b_1x1")
+    x = build.convolution(x, 192, 3, "Conv2d_2c_3x3")
+    x = build.max_pool(x, 3, "MaxPool_3a_3x3", strides=2)
+    x = build.mixed(x, _MIXED_3)
+    x = build.max_pool(x, 3, "MaxPool_4a_3x3", strides=2)
+    x = build.mixed(x, _MIXED_4)
+    x = build.max_pool(x, 2, "MaxPool_5a_2x2", strides=2)
+    x = build.mixed(x, _MIXED_5)
+    model = tf.keras.Model(images, x, name="inception_v1")
+    if seed is not None:
+        seed_kernels(model, seed)
+    if pretrained is not None:
+        load_slim_checkpoint(model, pretrained, SLIM_SCOPE)
+    return model
+
+
+class _Blocks:
+    """Applies the building blocks, which share the momentum of their batch normalisation."""
+
+    def __init__(self, batch_norm_momentum: float):
+        self._momentum = batch_norm_momentum
+
+    def convolution(self, x, filters: int, size: int, name: str, strides: int = 1):
+        name = _MISNAMED.get(name, name)
+        x = tf.keras.layers.Conv2D(
+            filters,
+            size,
+            strides=strides,
+            padding="same",
+            use_bias=False,
+            kernel_initializer=tf.keras.initializers.TruncatedNormal(stddev=0.01),
+            name=name,
+        )(x)
+        x = tf.keras.layers.BatchNormalization(
+            momentum=self._momentum, epsilon=1e-3, scale=False, name=f"{name}.BatchNorm"
+        )(x)
+        return tf.keras.layers.ReLU(name=f"{name}.Relu")(x)
+
+    def max_pool(self, x, size: int, name: str, strides: int = 1):
+        return tf.keras.layers.MaxPooling2D(size, strides=strides, padding="same", name=name)(x)
+
+    def mixed(self, x, blocks: dict):
+        for block, (direct, medium, wide, pooled) in blocks.items():
+            branches = [self.convolution(x, direct, 1, f"{block}.Branch_0.Conv2d_0a_1x1")]
+            for number, (reduced, filters) in ((1, medium), (2, wide)):
+                branch = self.convolution(x, reduced, 1, f"{block}.Branch_{number}.Conv2d_0a_1x1")
+                branch = self.convolution(branch, filters, 3, f"{block}.Branch_{number}.Conv2d_0b_3x3")
+                branches.append(branch)
+            branch = self.max_pool(x, 3, f"{block}.Branch_3.MaxPool_0a_3x3")
+            branches.append(self.convolution(branch, pooled, 1, f"{block}.Branch_3.Conv2d_0b_1x1"))
+            x = tf.keras.layers.Concatenate(name=block)(branches)
+        return x
