@@ -1,0 +1,33 @@
+"""Range checks of the losses' options, all with one wording: `argument` rule, got value."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+
+def check_finite_at_least(argument: str, value: float, bound: float) -> float:
+    """Returns ``value`` as a float; raises ValueError unless it is finite and ``>= bound``."""
+    if not math.isfinite(value) or value < bound:
+        raise ValueError(f"`{argument}` must be >= {bound:g} and finite, got {value}.")
+    return float(value)
+
+
+def check_finite_above(argument: str, value: float, bound: float) -> float:
+    """Returns ``value`` as a float; raises ValueError unless it is finite and ``> bound``."""
+    if not math.isfinite(value) or value <= bound:
+        raise ValueError(f"`{argument}` must be > {bound:g} and finite, got {value}.")
+    return float(value)
+
+
+def check_count(argument: str, value: Any, cure: str = "") -> int:
+    """Returns ``value`` as an int; raises ValueError unless it is a whole number ``>= 1``."""
+    if value is None or value != int(value) or value < 1:
+        raise ValueError(f"`{argument}` must be a whole number >= 1, got {value}.{cure and ' ' + cure}")
+    return int(value)
+
+
+def check_one_of(argument: str, value: Any, valid: Sequence[str]) -> str:
+    """Returns ``value``; raises ValueError, listing the valid ones, unless it is one of ``valid``."""
+    if value not in valid:
+        raise ValueError(f"`{argument}` must be one of {', '.join(valid)}, got {value}.")
+    return value

@@ -1,0 +1,48 @@
+"""The contrastive loss."""
+
+from typing import Optional
+
+import tensorflow as tf
+
+from profs_tf.losses.base import MetricLoss
+from profs_tf.losses.checks import check_finite_above, check_one_of
+from profs_tf.losses.distances import query_pairs, safe_sqrt, squared_distances
+from profs_tf.losses.inputs import Batch
+from profs_tf.losses.mining import hard_negative_weights
+
+
+@tf.keras.utils.register_keras_serializable(package="profs_tf")
+class ContrastiveLoss(MetricLoss):
+    """Contrastive loss.
+
+    Hadsell, Chopra, LeCun: "Dimensionality Reduction by Learning an Invariant Mapping", CVPR 2006.
+
+        positive pair (i, j):  d_ij^2
+        negative pair (i, j):  max(margin - d_ij, 0)^2
+        value:                 mean over all positive and the chosen negative pairs
+
+    Pairs (i, j) have a query i, i != j, and are positive where ``y_i == y_j``. Cost: O(B^2 D + B^2 log B).
+
+    Differs: a pair's label follows from the two class labels, equal meaning "same"; negatives are mined
+    instead of taken all (after Yuan et al., ICCV 2017, as in the PROFS paper, "Baseline Methods"); no factor
+    1/2.
+
+    Args:
+        margin: > 0; the distance at which a negative pair is far enough. Unit vectors are at most 2 apart.
+        mining: "hard": as many negative pairs as positive ones, the closest (see ``mining``).
+        name: name of the loss.
+    """
+
+    def __init__(self, margin: float = 1.0, mining: str = "hard", name: Optional[str] = None):
+        super().__init__(name)
+        self.margin = check_finite_above("margin", margin, 0.0)
+        self.mining = check_one_of("mining", mining, ("hard",))
+
+    def _batch_loss(self, batch: Batch) -> tf.Tensor:
+        distances_sq = squared_distances(batch.embeddings)
+        positives, negatives = query_pairs(batch)
+        chosen = hard_negative_weights(batch, distances_sq, positives, negatives)
+        positives = tf.cast(positives, distances_sq.dtype)
+        violation = tf.nn.relu(self.margin - safe_sqrt(distances_sq))
+        total = tf.reduce_sum(positives * distances_sq) + tf.reduce_sum(chosen * tf.square(violation))
+        return tf.math.divide_no_nan(total, tf.reduce_sum(positives) + tf.reduce_sum(chosen))

@@ -1,0 +1,94 @@
+"""The margin loss."""
+
+from typing import Any, Optional
+
+import tensorflow as tf
+
+from profs_tf.losses.base import MetricLoss
+from profs_tf.losses.checks import check_count, check_finite_above, check_finite_at_least, check_one_of
+from profs_tf.losses.class_labels import class_index_checks, class_indices
+from profs_tf.losses.distances import query_pairs, safe_sqrt, squared_distances
+from profs_tf.losses.inputs import Batch, Check
+from profs_tf.losses.mining import hard_negative_weights
+
+
+@tf.keras.utils.register_keras_serializable(package="profs_tf")
+class MarginLoss(MetricLoss):
+    """Margin loss.
+
+    Wu, Manmatha, Smola, Krähenbühl: "Sampling Matters in Deep Embedding Learning", ICCV 2017.
+
+        positive pair (i, j):  max(d_ij - boundary + margin, 0)
+        negative pair (i, j):  max(boundary + margin - d_ij, 0)
+        value:                 sum over all positive and the chosen negative pairs
+                               / number of those terms that are not 0
+
+    The value is 0 where every term is. ``boundary`` is trained with the embedder; where there is one per
+    class, a pair takes that of its query's class. Cost: O(B^2 D + B^2 log B).
+
+    Differs: no penalty on the boundary (the paper's nu); mining "hard" as in the PROFS paper, "Baseline
+    Methods".
+
+    Args:
+        boundary: initial value of the boundary, the distance between "near" and "far" (the paper's beta).
+        margin: >= 0; half the gap between positive and negative pairs (the paper's alpha).
+        mining: "hard": as many negative pairs as positive ones, the closest (see ``mining``).
+        boundary_per_class: a boundary for each of ``num_classes`` classes instead of one for all. Labels
+            must then be 0 ... num_classes - 1.
+        num_classes: number of training classes; needed, and used, with ``boundary_per_class`` only.
+        learning_rate: > 0; learning rate of the boundary in ProfsModel.
+        name: name of the loss.
+
+    Attributes:
+        boundary: trainable variable, float32, scalar or [num_classes].
+    """
+
+    def __init__(
+        self,
+        boundary: float = 1.2,
+        margin: float = 0.2,
+        mining: str = "hard",
+        boundary_per_class: bool = False,
+        num_classes: Optional[int] = None,
+        learning_rate: float = 5e-4,
+        name: Optional[str] = None,
+    ):
+        super().__init__(name)
+        self.initial_boundary = check_finite_above("boundary", boundary, 0.0)
+        self.margin = check_finite_at_least("margin", margin, 0.0)
+        self.mining = check_one_of("mining", mining, ("hard",))
+        self.boundary_per_class = boundary_per_class
+        if boundary_per_class:
+            check_count(
+                "num_classes", num_classes, "`boundary_per_class` needs the number of training classes."
+            )
+        self.num_classes = num_classes
+        self.learning_rate = check_finite_above("learning_rate", learning_rate, 0.0)
+        shape = [num_classes] if boundary_per_class else []
+        self.boundary = tf.Variable(tf.fill(shape, self.initial_boundary), name="boundary", dtype=tf.float32)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments: as ``boundary`` its initial value, not the trained one."""
+        return {**super().get_config(), "boundary": self.initial_boundary}
+
+    def _label_checks(self, labels: tf.Tensor) -> tuple[Check, ...]:
+        return class_index_checks(labels, self.num_classes) if self.boundary_per_class else ()
+
+    def _boundary_of_queries(self, batch: Batch) -> tf.Tensor:
+        """Returns the boundary of each row, [B, 1], or [] where there is one for all."""
+        boundary = tf.cast(self.boundary, batch.embeddings.dtype)
+        if not self.boundary_per_class:
+            return boundary
+        return tf.gather(boundary, class_indices(batch.labels, self.num_classes))[:, tf.newaxis]
+
+    def _batch_loss(self, batch: Batch) -> tf.Tensor:
+        distances_sq = squared_distances(batch.embeddings)
+        positives, negatives = query_pairs(batch)
+        chosen = hard_negative_weights(batch, distances_sq, positives, negatives)
+        positives = tf.cast(positives, distances_sq.dtype)
+        distances = safe_sqrt(distances_sq)
+        boundary = self._boundary_of_queries(batch)
+        terms = positives * tf.nn.relu(distances - boundary + self.margin)
+        terms += chosen * tf.nn.relu(boundary + self.margin - distances)
+        active = tf.where(terms > 0.0, positives + chosen, tf.zeros_like(terms))
+        return tf.math.divide_no_nan(tf.reduce_sum(terms), tf.reduce_sum(active))

@@ -1,0 +1,53 @@
+"""The losses by name, as configuration files and the command line know them."""
+
+from typing import Any
+
+from profs_tf.losses.base import MetricLoss, Option
+from profs_tf.losses.contrastive import ContrastiveLoss
+from profs_tf.losses.margin import MarginLoss
+
+_LOSSES: dict[str, type[MetricLoss]] = {
+    "contrastive": ContrastiveLoss,
+    "margin": MarginLoss,
+}
+
+
+def names() -> list[str]:
+    """Returns the names that ``get`` knows."""
+    return list(_LOSSES)
+
+
+def _loss_class(name: str) -> type[MetricLoss]:
+    if name not in _LOSSES:
+        raise ValueError(f"`name` must be one of {', '.join(_LOSSES)}, got {name}.")
+    return _LOSSES[name]
+
+
+def options(name: str) -> dict[str, Option]:
+    """Returns the options of a loss: name -> (type, default), in the order of its constructor.
+
+    An option that must be given has the default ``losses.REQUIRED``; one whose default is None may be left
+    out.
+
+    Raises:
+        ValueError: unknown ``name``.
+    """
+    return _loss_class(name).options()
+
+
+def get(name: str, **options: Any) -> MetricLoss:
+    """Returns a new loss.
+
+    Args:
+        name: one of ``names()``.
+        **options: its options, see ``options(name)``.
+
+    Raises:
+        ValueError: unknown ``name`` or option, an option out of range, or a missing one.
+    """
+    loss_class = _loss_class(name)
+    valid = loss_class.options()
+    for option in options:
+        if option not in valid:
+            raise ValueError(f"`{option}` is not an option of loss {name}. It has: {', '.join(valid)}.")
+    return loss_class(**options)
