@@ -20,6 +20,7 @@ from profs_tf import backbones
 from profs_tf.backbones.seeding import seed_kernels
 
 HEAD_LAYER = "head"
+FREEZE_BATCH_NORM = ("none", "statistics", "all")
 
 
 def build_embedder(
@@ -30,6 +31,7 @@ def build_embedder(
     normalize: bool = True,
     pretrained: Optional[str] = None,
     batch_norm_momentum: Optional[float] = None,
+    freeze_batch_norm: str = "none",
     seed: Optional[int] = None,
 ) -> tf.keras.Model:
     """Builds a Keras model from images to embeddings.
@@ -46,6 +48,10 @@ def build_embedder(
             from random weights.
         batch_norm_momentum: Share of the old value that the backbone's moving statistics keep at each
             training step; None leaves the choice to the backbone.
+        freeze_batch_norm: What of the backbone's batch normalisation training leaves as it is. "none": it
+            normalises by the batch and updates its statistics. "statistics": it normalises by the moving
+            statistics, which stay, and learns shift and scale; the backbone then runs in inference mode, so
+            that dropout in a model passed as ``backbone`` is off too. "all": shift and scale stay as well.
         seed: Makes the initial weights a pure function of this whole number. None draws them from Keras's
             global generator. A model passed as ``backbone`` keeps its weights.
 
@@ -59,6 +65,10 @@ def build_embedder(
             backbones while ``backbone`` is a model.
     """
     _check_sizes(embedding_dim, input_size)
+    if freeze_batch_norm not in FREEZE_BATCH_NORM:
+        raise ValueError(
+            f"`freeze_batch_norm` must be one of {', '.join(FREEZE_BATCH_NORM)}, got {freeze_batch_norm!r}."
+        )
     shape = (input_size, input_size, 3)
     if isinstance(backbone, tf.keras.Model):
         _check_own_backbone(pretrained, batch_norm_momentum)
@@ -68,7 +78,7 @@ def build_embedder(
             shape, pretrained=pretrained, batch_norm_momentum=batch_norm_momentum, seed=seed
         )
     images = tf.keras.Input(shape, name="images")
-    features = _pool(network(images))
+    features = _pool(_apply(network, images, freeze_batch_norm))
     head = tf.keras.layers.Dense(embedding_dim, dtype="float32", name=HEAD_LAYER)
     embeddings = head(features)
     if normalize:
@@ -101,6 +111,33 @@ def head_variables(
     return list(layer.trainable_variables)
 
 
+def serving_signatures(embedder: tf.keras.Model) -> dict[str, tf.types.experimental.GenericFunction]:
+    """Returns SavedModel signatures for float and for uint8 images, both with output "embeddings".
+
+    Keras models cast their input, SavedModel signatures do not: one saved without these takes float32 alone
+    when it is loaded by other than Keras. ``embedder.save(path, signatures=serving_signatures(embedder))``.
+
+    Args:
+        embedder: A Keras model from ``build_embedder`` or another from images [B, H, W, 3] to embeddings [B,
+            D].
+
+    Returns:
+        "serving_default" for float32 and "serving_uint8" for uint8 images, named "images", values 0..255.
+    """
+    return {
+        "serving_default": _signature(embedder, tf.float32),
+        "serving_uint8": _signature(embedder, tf.uint8),
+    }
+
+
+def _signature(embedder: tf.keras.Model, dtype: tf.DType) -> tf.types.experimental.GenericFunction:
+    @tf.function(input_signature=[tf.TensorSpec(embedder.input_shape, dtype, name="images")])
+    def embed(images):
+        return {"embeddings": embedder(images, training=False)}
+
+    return embed
+
+
 def _find_layer(embedder: tf.keras.Model, name: str) -> tf.keras.layers.Layer:
     layers = [module for module in embedder.submodules if isinstance(module, tf.keras.layers.Layer)]
     found = [layer for layer in layers if layer.name == name]
@@ -127,6 +164,18 @@ def _check_own_backbone(pretrained: Optional[str], batch_norm_momentum: Optional
                 f"`{argument}` must be None when `backbone` is a Keras model, which brings its own weights "
                 f"and layers, got {value!r}."
             )
+
+
+def _apply(network: tf.keras.Model, images: tf.Tensor, freeze_batch_norm: str) -> tf.Tensor:
+    if freeze_batch_norm == "none":
+        return network(images)
+    # Keras keeps the argument in the graph: it holds when the embedder is called with training=True.
+    features = network(images, training=False)
+    if freeze_batch_norm == "all":
+        for module in network.submodules:
+            if isinstance(module, tf.keras.layers.BatchNormalization):
+                module.trainable = False
+    return features
 
 
 def _pool(features: tf.Tensor) -> tf.Tensor:

@@ -14,10 +14,11 @@ import tensorflow as tf
 
 from profs_tf.backbones.conv4 import conv4
 from profs_tf.backbones.inception_v1 import inception_v1
+from profs_tf.backbones.resnet50 import resnet50
 
-_BACKBONES = {"conv4": conv4, "inception_v1": inception_v1}
+_BACKBONES = {"conv4": conv4, "inception_v1": inception_v1, "resnet50": resnet50}
 
-__all__ = ["conv4", "get", "inception_v1", "names"]
+__all__ = ["conv4", "get", "inception_v1", "names", "resnet50"]
 
 
 def names() -> list[str]:

@@ -62,7 +62,8 @@ def inception_v1(
         input_shape: (height, width, channels); height and width may be None. Pretrained weights need 3
             channels.
         pretrained: Path of a TF-Slim checkpoint of this network, in either of TensorFlow's formats: the
-            single file (the published ``inception_v1.ckpt``) or the prefix of an index and its data files.
+            single file (``inception_v1.ckpt``, published as ``inception_v1_2016_08_28.tar.gz``) or the prefix
+            of an index and its data files.
         batch_norm_momentum: Share of the old value that the moving statistics keep at each training step.
             Default: TF-Slim's 0.9997 with ``pretrained``; 0.9 without, where statistics start from 0 and 1
                 and would need
