@@ -7,8 +7,8 @@ divides by their size; it is the update that is multiplied here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Union
+from collections.abc import Mapping, Sequence
+from typing import Optional, Union
 
 import tensorflow as tf
 
@@ -16,15 +16,17 @@ from profs_tf.embedder import HEAD_LAYER, head_variables
 
 
 class _Multipliers:
-    """The multipliers by variable key, and that of the variable being updated.
+    """The multipliers, by key of variable, and that of the variable being updated.
 
-    Held outside the optimiser's own attributes because Keras would track the variables there and write them
-    to
+    Held apart from the optimiser's own attributes because Keras would track the variables there and write
+    them to
     checkpoints: multipliers are configuration, and a restored one would overrule what the user asks for now.
     """
 
     def __init__(self):
         self.by_key = {}
+        self.names = {}
+        self.unbound = {}  # by name, for variables not seen yet
         self.updated_without = set()
         self.current = None
 
@@ -38,15 +40,28 @@ class HeadAdam(tf.keras.optimizers.Adam):
     scale all rates together. Moments, bias correction, clipping and weight decay are Keras's own; decoupled
     weight decay uses the base rate for every variable. Checkpoints hold what those of Adam hold, and the two
     read each other's.
+
+    Args:
+        *args: As for ``tf.keras.optimizers.Adam``.
+        multipliers: Multipliers by name of variable, such as ``{"head/kernel:0": 10.0}``, bound when the
+            variables are first seen. It is what a configuration holds; programs call ``set_multiplier``,
+            which needs no names.
+        **kwargs: As for ``tf.keras.optimizers.Adam``.
+
+    Raises:
+        ValueError: If a multiplier is negative or not finite; when the variables are first seen, if a name is
+            not that of exactly one of them.
     """
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args, multipliers: Optional[Mapping[str, float]] = None, **kwargs):
         self._multipliers = _Multipliers()
         super().__init__(*args, **kwargs)
+        for name, multiplier in (multipliers or {}).items():
+            self._multipliers.unbound[name] = _checked(multiplier)
 
     @property
     def learning_rate(self):
-        """The base learning rate."""
+        """The base learning rate; while a variable is updated, that variable's own."""
         rate = super().learning_rate
         return rate if self._multipliers.current is None else rate * self._multipliers.current
 
@@ -65,16 +80,16 @@ class HeadAdam(tf.keras.optimizers.Adam):
             ValueError: If ``multiplier`` is negative or not finite, or a variable that had no multiplier has
                 been updated already: its update may be compiled without one.
         """
-        if not 0 <= multiplier < float("inf"):
-            raise ValueError(f"`multiplier` must be a finite number >= 0, got {multiplier}.")
+        _checked(multiplier)
         for variable in variables:
             key = self._var_key(variable)
             if key in self._multipliers.updated_without:
                 raise ValueError(
-                    f"`variables` must get their first multiplier before their first update, got "
+                    "`variables` must get their first multiplier before their first update, got "
                     f"{variable.name}, which has been updated. Set it right after making the optimiser."
                 )
-            self._assign_multiplier(key, multiplier)
+            self._assign(key, multiplier)
+            self._multipliers.names[key] = variable.name
 
     def set_learning_rate(self, variables: Sequence[tf.Variable], rate: float) -> None:
         """Makes ``variables`` learn with ``rate`` now, and from now on in proportion to the base rate.
@@ -84,7 +99,8 @@ class HeadAdam(tf.keras.optimizers.Adam):
             rate: Learning rate >= 0.
 
         Raises:
-            ValueError: If the base rate is 0 at this moment, as in a warm-up: the ratio is then undefined.
+            ValueError: As for ``set_multiplier``; also if the base rate is 0 at this moment, as in a warm-up,
+                where the proportion is undefined.
         """
         base = self._learning_rate
         if isinstance(base, tf.keras.optimizers.schedules.LearningRateSchedule):
@@ -92,9 +108,23 @@ class HeadAdam(tf.keras.optimizers.Adam):
         base = float(base)
         if base == 0:
             raise ValueError(
-                f"`rate` must be set while the base learning rate is > 0, got {rate}. Use set_multiplier."
+                f"`rate` must be set while the base learning rate is > 0, got {rate} at base rate 0. "
+                "Use set_multiplier."
             )
         self.set_multiplier(variables, rate / base)
+
+    def build(self, var_list):
+        """Creates the moments for ``var_list`` and binds multipliers that were given by name."""
+        unbound, self._multipliers.unbound = self._multipliers.unbound, {}
+        for name, multiplier in unbound.items():
+            named = [variable for variable in var_list if variable.name == name]
+            if len(named) != 1:
+                raise ValueError(
+                    f"`multipliers` must name single variables, got {name!r}, which names {len(named)} of: "
+                    f"{', '.join(variable.name for variable in var_list)}."
+                )
+            self.set_multiplier(named, multiplier)
+        super().build(var_list)
 
     def update_step(self, gradient, variable):
         """Updates ``variable`` by one step of Adam with its own learning rate."""
@@ -108,13 +138,35 @@ class HeadAdam(tf.keras.optimizers.Adam):
         finally:
             self._multipliers.current = None
 
-    def _assign_multiplier(self, key, multiplier: float) -> None:
+    def get_config(self) -> dict:
+        """Returns the arguments of the constructor, the multipliers by name of variable.
+
+        Raises:
+            ValueError: If two variables of one name have different multipliers.
+        """
+        multipliers = dict(self._multipliers.unbound)
+        for key, name in self._multipliers.names.items():
+            value = float(self._multipliers.by_key[key])
+            if multipliers.setdefault(name, value) != value:
+                raise ValueError(
+                    f"`multipliers` must be told apart by the variables' names, got {name!r} with "
+                    f"{multipliers[name]} and with {value}. Give the variables different names."
+                )
+        return {**super().get_config(), "multipliers": multipliers}
+
+    def _assign(self, key, multiplier: float) -> None:
         known = self._multipliers.by_key
         if key in known:
             known[key].assign(multiplier)
         else:
             with tf.init_scope():
                 known[key] = tf.Variable(float(multiplier), trainable=False, name="learning_rate_multiplier")
+
+
+def _checked(multiplier: float) -> float:
+    if not 0 <= multiplier < float("inf"):
+        raise ValueError(f"`multiplier` must be a finite number >= 0, got {multiplier}.")
+    return multiplier
 
 
 def head_adam(
@@ -125,27 +177,31 @@ def head_adam(
     beta_1: float = 0.9,
     beta_2: float = 0.99,
     epsilon: float = 1e-7,
-    head_layer: Union[str, tf.keras.layers.Layer, Sequence[tf.Variable], None] = None,
+    head_layer: Union[str, tf.keras.layers.Layer, Sequence[tf.Variable]] = HEAD_LAYER,
     **adam_options,
 ) -> HeadAdam:
-    """Adam for an embedder whose head learns ``head_multiplier`` times faster.
+    """Makes Adam for an embedder whose head learns ``head_multiplier`` times faster than the rest.
 
     Args:
         embedder: The Keras model to train, built.
         learning_rate: Base rate, or a schedule of it. The paper takes 1e-4 for SOP, 1e-5 for CUB and Cars196.
-        head_multiplier: The head's rate over the base rate.
+        head_multiplier: The head's rate over the base rate; 1 treats the head as the rest.
         beta_1: Decay of the first moment.
-        beta_2: Decay of the second moment. Differs from Keras's 0.999: the paper's is 0.99.
-        epsilon: Added to the root of the second moment; Keras's value.
-        head_layer: The head: a layer, its name, or a list of variables. Default: the layer named "head".
+        beta_2: Decay of the second moment: the paper's, where Keras's default is 0.999.
+        epsilon: Added to the root of the second moment; Keras's default.
+        head_layer: The head: a layer, the name of one, or a list of variables.
         **adam_options: Further arguments of ``tf.keras.optimizers.Adam``, such as ``clipnorm``.
 
     Raises:
-        ValueError: If the head is not found, or a value is out of range.
+        ValueError: If the head is not found or has no variables, or ``head_multiplier`` is negative or not
+            finite.
     """
     optimizer = HeadAdam(learning_rate, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon, **adam_options)
-    head = HEAD_LAYER if head_layer is None else head_layer
-    if isinstance(head, (str, tf.keras.layers.Layer)):
-        head = head_variables(embedder, head)
+    if isinstance(head_layer, (str, tf.keras.layers.Layer)):
+        head = head_variables(embedder, head_layer)
+    else:
+        head = list(head_layer)
+        if not head:
+            raise ValueError("`head_layer` must hold at least one variable, got an empty list.")
     optimizer.set_multiplier(head, head_multiplier)
     return optimizer
