@@ -39,13 +39,7 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
 
     *The loss's own variables* (boundary, centres, proxies) are in ``trainable_variables``, as of any
     tf.Module, and ProfsModel trains them at ``variable_learning_rate``. A stock ``keras.Model`` does not
-    know what its loss owns and silently leaves it untrained. Make the loss an attribute of the model once
-    that is built; then Keras trains the variables, at the one learning rate of the optimiser, and they are
-    part of its checkpoints:
-
-        model = tf.keras.Sequential([tf.keras.Input(...), ...])
-        model.metric_loss = loss
-        model.compile("adam", loss=loss)
+    know what its loss owns and silently leaves it untrained: see ``losses.attach``.
 
     Attributes:
         normalized_embeddings: whether the loss expects embeddings of unit length.

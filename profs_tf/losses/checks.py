@@ -5,6 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 
+def check_finite(argument: str, value: float) -> float:
+    """Returns ``value`` as a float; raises ValueError unless it is finite."""
+    if not math.isfinite(value):
+        raise ValueError(f"`{argument}` must be finite, got {value}.")
+    return float(value)
+
+
 def check_finite_at_least(argument: str, value: float, bound: float) -> float:
     """Returns ``value`` as a float; raises ValueError unless it is finite and ``>= bound``."""
     if not math.isfinite(value) or value < bound:
@@ -19,10 +26,12 @@ def check_finite_above(argument: str, value: float, bound: float) -> float:
     return float(value)
 
 
-def check_count(argument: str, value: Any, cure: str = "") -> int:
-    """Returns ``value`` as an int; raises ValueError unless it is a whole number ``>= 1``."""
-    if value is None or value != int(value) or value < 1:
-        raise ValueError(f"`{argument}` must be a whole number >= 1, got {value}.{cure and ' ' + cure}")
+def check_count(argument: str, value: Any, cure: str = "", minimum: int = 1) -> int:
+    """Returns ``value`` as an int; raises ValueError unless it is a whole number ``>= minimum``."""
+    if value is None or value != int(value) or value < minimum:
+        raise ValueError(
+            f"`{argument}` must be a whole number >= {minimum}, got {value}.{cure and ' ' + cure}"
+        )
     return int(value)
 
 

@@ -7,8 +7,8 @@ import tensorflow as tf
 from profs_tf.losses.base import MetricLoss
 from profs_tf.losses.checks import check_finite_above, check_one_of
 from profs_tf.losses.distances import query_pairs, safe_sqrt, squared_distances
+from profs_tf.losses.hard_mining import hard_negative_weights
 from profs_tf.losses.inputs import Batch
-from profs_tf.losses.mining import hard_negative_weights
 
 
 @tf.keras.utils.register_keras_serializable(package="profs_tf")
@@ -29,7 +29,7 @@ class ContrastiveLoss(MetricLoss):
 
     Args:
         margin: > 0; the distance at which a negative pair is far enough. Unit vectors are at most 2 apart.
-        mining: "hard": as many negative pairs as positive ones, the closest (see ``mining``).
+        mining: "hard": as many negative pairs as positive ones, the closest (see ``hard_mining``).
         name: name of the loss.
     """
 

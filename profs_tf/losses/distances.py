@@ -86,6 +86,28 @@ def query_pairs(batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
     return positives, tf.logical_and(tf.logical_not(same), is_query)
 
 
+def tuple_negatives(batch: Batch) -> tf.Tensor:
+    """Returns the negatives of the tuple losses: images of other classes that are no queries.
+
+    Where every image is a query, all images of other classes.
+
+    Returns:
+        [B, B] bool. Rows of one class are equal, whether they are queries or not.
+    """
+    candidates = tf.logical_or(tf.logical_not(batch.is_query), batch.every_image_is_query)
+    return tf.logical_and(tf.logical_not(same_class(batch.labels)), candidates[tf.newaxis, :])
+
+
+def pairs_with_a_query(batch: Batch) -> tf.Tensor:
+    """Returns the pairs (i, j), i != j, of which i or j is a query.
+
+    Returns:
+        [B, B] bool, symmetric.
+    """
+    either = tf.logical_or(batch.is_query[:, tf.newaxis], batch.is_query[tf.newaxis, :])
+    return tf.logical_and(either, distinct_images(batch.labels))
+
+
 def mean_of(terms: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     """Returns ``sum(weights * terms) / sum(weights)``, exactly 0 with zero gradient where no weight is given.
 

@@ -7,9 +7,10 @@ import tensorflow as tf
 from profs_tf.losses.base import MetricLoss
 from profs_tf.losses.checks import check_count, check_finite_above, check_finite_at_least, check_one_of
 from profs_tf.losses.class_labels import class_index_checks, class_indices
+from profs_tf.losses.distance_weighted import distance_weighted_weights
 from profs_tf.losses.distances import query_pairs, safe_sqrt, squared_distances
+from profs_tf.losses.hard_mining import hard_negative_weights
 from profs_tf.losses.inputs import Batch, Check
-from profs_tf.losses.mining import hard_negative_weights
 
 
 @tf.keras.utils.register_keras_serializable(package="profs_tf")
@@ -32,11 +33,13 @@ class MarginLoss(MetricLoss):
     Args:
         boundary: initial value of the boundary, the distance between "near" and "far" (the paper's beta).
         margin: >= 0; half the gap between positive and negative pairs (the paper's alpha).
-        mining: "hard": as many negative pairs as positive ones, the closest (see ``mining``).
+        mining: "hard": as many negative pairs as positive ones, the closest (see ``hard_mining``);
+            "distance_weighted": one negative drawn for every positive pair (see ``distance_weighted``).
         boundary_per_class: a boundary for each of ``num_classes`` classes instead of one for all. Labels
             must then be 0 ... num_classes - 1.
         num_classes: number of training classes; needed, and used, with ``boundary_per_class`` only.
         learning_rate: > 0; learning rate of the boundary in ProfsModel.
+        seed: of the draws of "distance_weighted".
         name: name of the loss.
 
     Attributes:
@@ -51,12 +54,13 @@ class MarginLoss(MetricLoss):
         boundary_per_class: bool = False,
         num_classes: Optional[int] = None,
         learning_rate: float = 5e-4,
+        seed: int = 0,
         name: Optional[str] = None,
     ):
         super().__init__(name)
         self.initial_boundary = check_finite_above("boundary", boundary, 0.0)
         self.margin = check_finite_at_least("margin", margin, 0.0)
-        self.mining = check_one_of("mining", mining, ("hard",))
+        self.mining = check_one_of("mining", mining, ("hard", "distance_weighted"))
         self.boundary_per_class = boundary_per_class
         if boundary_per_class:
             check_count(
@@ -64,6 +68,7 @@ class MarginLoss(MetricLoss):
             )
         self.num_classes = num_classes
         self.learning_rate = check_finite_above("learning_rate", learning_rate, 0.0)
+        self.seed = seed
         shape = [num_classes] if boundary_per_class else []
         self.boundary = tf.Variable(tf.fill(shape, self.initial_boundary), name="boundary", dtype=tf.float32)
 
@@ -81,12 +86,19 @@ class MarginLoss(MetricLoss):
             return boundary
         return tf.gather(boundary, class_indices(batch.labels, self.num_classes))[:, tf.newaxis]
 
+    def _chosen_negatives(
+        self, batch: Batch, distances: tf.Tensor, positives: tf.Tensor, negatives: tf.Tensor
+    ) -> tf.Tensor:
+        """Returns how often each negative pair counts, [B, B]."""
+        if self.mining == "hard":
+            return hard_negative_weights(batch, distances, positives, negatives)
+        return distance_weighted_weights(batch, distances, positives, negatives, self.seed)
+
     def _batch_loss(self, batch: Batch) -> tf.Tensor:
-        distances_sq = squared_distances(batch.embeddings)
+        distances = safe_sqrt(squared_distances(batch.embeddings))
         positives, negatives = query_pairs(batch)
-        chosen = hard_negative_weights(batch, distances_sq, positives, negatives)
-        positives = tf.cast(positives, distances_sq.dtype)
-        distances = safe_sqrt(distances_sq)
+        chosen = self._chosen_negatives(batch, distances, positives, negatives)
+        positives = tf.cast(positives, distances.dtype)
         boundary = self._boundary_of_queries(batch)
         terms = positives * tf.nn.relu(distances - boundary + self.margin)
         terms += chosen * tf.nn.relu(boundary + self.margin - distances)

@@ -2,13 +2,27 @@
 
 from typing import Any
 
+from profs_tf.losses.angular import AngularLoss
 from profs_tf.losses.base import MetricLoss, Option
 from profs_tf.losses.contrastive import ContrastiveLoss
+from profs_tf.losses.lifted_structure import LiftedStructureLoss
 from profs_tf.losses.margin import MarginLoss
+from profs_tf.losses.multi_similarity import MultiSimilarityLoss
+from profs_tf.losses.n_pair import NPairLoss
+from profs_tf.losses.proxy_nca import ProxyNCALoss
+from profs_tf.losses.soft_triple import SoftTripleLoss
+from profs_tf.losses.triplet import TripletLoss
 
 _LOSSES: dict[str, type[MetricLoss]] = {
     "contrastive": ContrastiveLoss,
+    "triplet": TripletLoss,
     "margin": MarginLoss,
+    "lifted_structure": LiftedStructureLoss,
+    "n_pair": NPairLoss,
+    "angular": AngularLoss,
+    "multi_similarity": MultiSimilarityLoss,
+    "soft_triple": SoftTripleLoss,
+    "proxy_nca": ProxyNCALoss,
 }
 
 

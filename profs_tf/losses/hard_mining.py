@@ -1,7 +1,7 @@
-"""Which negative pairs count: as many as there are positive ones.
+"""Hard mining: which negative pairs count, the closest, as many as there are positive pairs.
 
 Shapes: B images in the batch. Matrices are [B, B]; the row is the query.
-Both kinds return *pair weights*: how often a pair was chosen. No gradient passes through a choice.
+The choice is returned as weights, how often each pair counts. No gradient passes through it.
 """
 
 import tensorflow as tf
@@ -37,7 +37,7 @@ def closest_weights(distances: tf.Tensor, candidates: tf.Tensor, counts: tf.Tens
 
 
 def hard_negative_weights(
-    batch: Batch, distances_sq: tf.Tensor, positives: tf.Tensor, negatives: tf.Tensor
+    batch: Batch, distances: tf.Tensor, positives: tf.Tensor, negatives: tf.Tensor
 ) -> tf.Tensor:
     """Chooses the closest negative pairs, as many as there are positive pairs.
 
@@ -47,22 +47,22 @@ def hard_negative_weights(
 
     Args:
         batch: the batch.
-        distances_sq: [B, B].
+        distances: [B, B], or squared ones.
         positives: [B, B] bool, the positive pairs.
         negatives: [B, B] bool, the negative pairs.
 
     Returns:
-        [B, B] weights in [0, 1], dtype of ``distances_sq``. Cost: O(B^2 log B).
+        [B, B] weights in [0, 1], dtype of ``distances``. Cost: O(B^2 log B).
     """
-    distances_sq = tf.stop_gradient(distances_sq)
+    distances = tf.stop_gradient(distances)
 
     def of_the_batch() -> tf.Tensor:
-        flat = [tf.reshape(matrix, [1, -1]) for matrix in (distances_sq, negatives)]
+        flat = [tf.reshape(matrix, [1, -1]) for matrix in (distances, negatives)]
         chosen = closest_weights(*flat, counts=tf.reduce_sum(_count(positives))[tf.newaxis])
-        return tf.reshape(chosen, tf.shape(distances_sq))
+        return tf.reshape(chosen, tf.shape(distances))
 
     def of_each_query() -> tf.Tensor:
-        return closest_weights(distances_sq, negatives, counts=_count(positives))
+        return closest_weights(distances, negatives, counts=_count(positives))
 
     return tf.cond(batch.every_image_is_query, of_the_batch, of_each_query)
 

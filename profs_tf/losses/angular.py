@@ -1,0 +1,64 @@
+"""The angular loss."""
+
+import math
+from typing import Optional
+
+import tensorflow as tf
+
+from profs_tf.losses.base import MetricLoss
+from profs_tf.losses.checks import check_finite_at_least
+from profs_tf.losses.distances import mean_of, query_pairs, similarity_matrix, tuple_negatives
+from profs_tf.losses.inputs import Batch
+from profs_tf.losses.log_sum_exp import paired_log_sum_exp
+from profs_tf.losses.n_pair import n_pair_value
+
+
+@tf.keras.utils.register_keras_serializable(package="profs_tf")
+class AngularLoss(MetricLoss):
+    """Angular loss.
+
+    Wang, Zhou, Wen, Liu, Lin: "Deep Metric Learning with Angular Loss", ICCV 2017, equations 8 and 9.
+
+        f_ijk = 4 tan^2(angle) (E_i + E_j) . E_k - 2 (1 + tan^2(angle)) s_ij
+        value: mean over all positive pairs (i, j) with a query i of log(1 + sum_k exp(f_ijk))
+               + n_pair_weight * N-pair loss
+
+    k are the images of other classes that are no queries; where every image is a query, all of other classes.
+    Cost: time O(B^2 (D + P)), P the largest number of positives of a query; memory O(B^2): the exponent is a
+    sum of s_ik and s_jk, and triplets are never all there at once.
+
+    Args:
+        angle: in degrees, between 0 and 90; upper bound of the angle at the negative.
+        n_pair_weight: >= 0; weight of the N-pair loss of the same batch (the paper's lambda).
+        l2_weight: >= 0; weight of the mean squared norm within that N-pair loss.
+        name: name of the loss.
+    """
+
+    normalized_embeddings = False
+
+    def __init__(
+        self,
+        angle: float = 45.0,
+        n_pair_weight: float = 0.0,
+        l2_weight: float = 0.0005,
+        name: Optional[str] = None,
+    ):
+        super().__init__(name)
+        if not 0.0 < angle < 90.0:
+            raise ValueError(f"`angle` must be between 0 and 90 degrees, got {angle}.")
+        self.angle = float(angle)
+        self.n_pair_weight = check_finite_at_least("n_pair_weight", n_pair_weight, 0.0)
+        self.l2_weight = check_finite_at_least("l2_weight", l2_weight, 0.0)
+
+    def _batch_loss(self, batch: Batch) -> tf.Tensor:
+        similarities = similarity_matrix(batch.embeddings)
+        positives, _ = query_pairs(batch)
+        negatives = tuple_negatives(batch)
+        tan_sq = math.tan(math.radians(self.angle)) ** 2
+        others = paired_log_sum_exp(4.0 * tan_sq * similarities, negatives, positives)
+        counted = tf.logical_and(positives, tf.reduce_any(negatives, axis=1, keepdims=True))
+        terms = tf.nn.softplus(others - 2.0 * (1.0 + tan_sq) * similarities)
+        value = mean_of(tf.where(counted, terms, tf.zeros_like(terms)), positives)
+        if self.n_pair_weight:
+            value += self.n_pair_weight * n_pair_value(batch, similarities, self.l2_weight)
+        return value

@@ -1,0 +1,45 @@
+"""The lifted structured loss."""
+
+from typing import Optional
+
+import tensorflow as tf
+
+from profs_tf.losses.base import MetricLoss
+from profs_tf.losses.checks import check_finite_at_least
+from profs_tf.losses.distances import mean_of, pairs_with_a_query, safe_sqrt, same_class, squared_distances
+from profs_tf.losses.inputs import Batch
+from profs_tf.losses.log_sum_exp import log_add_exp, masked_log_sum_exp
+
+
+@tf.keras.utils.register_keras_serializable(package="profs_tf")
+class LiftedStructureLoss(MetricLoss):
+    """Lifted structured loss.
+
+    Oh Song, Xiang, Jegelka, Savarese: "Deep Metric Learning via Lifted Structured Feature Embedding", CVPR
+    2016, equation 4 (the smooth bound of its equation 3).
+
+        J_ij = log(sum_{k: y_k != y_i} exp(margin - d_ik) + sum_{l: y_l != y_j} exp(margin - d_jl)) + d_ij
+        value: mean of max(0, J_ij)^2 / 2 over the unordered positive pairs {i, j} of which i or j is a query
+
+    With a query mask, terms of two images that are both no queries are left out of the sums as well: an image
+    that is no query keeps only its pairs with queries (PROFS paper, "Baseline Methods"). Cost: O(B^2 D).
+
+    Args:
+        margin: >= 0.
+        name: name of the loss.
+    """
+
+    normalized_embeddings = False
+
+    def __init__(self, margin: float = 1.0, name: Optional[str] = None):
+        super().__init__(name)
+        self.margin = check_finite_at_least("margin", margin, 0.0)
+
+    def _batch_loss(self, batch: Batch) -> tf.Tensor:
+        distances = safe_sqrt(squared_distances(batch.embeddings))
+        pairs, same = pairs_with_a_query(batch), same_class(batch.labels)
+        negatives = tf.logical_and(pairs, tf.logical_not(same))
+        push = masked_log_sum_exp(self.margin - distances, negatives)
+        structure = log_add_exp(push[:, tf.newaxis], push[tf.newaxis, :]) + distances
+        # Every unordered pair is in the matrix twice, which a mean does not notice.
+        return mean_of(tf.square(tf.nn.relu(structure)) / 2.0, tf.logical_and(pairs, same))

@@ -1,0 +1,79 @@
+"""Log-sum-exp over the terms of a mask, stable for logits of any size.
+
+Shapes: B images in the batch; K logits in a row.
+"""
+
+import tensorflow as tf
+
+NO_TERM = -1e30
+"""The log-sum-exp of no term at all: a finite "minus infinity", whose softplus and gradient are exactly 0."""
+
+
+def masked_log_sum_exp(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Returns ``log(sum_k exp(logits_k))`` over the last axis, of the terms in the mask.
+
+    Args:
+        logits: [..., K]; finite.
+        mask: [..., K] bool.
+
+    Returns:
+        [...], about NO_TERM with zero gradient where the mask is empty.
+    """
+    return tf.reduce_logsumexp(tf.where(mask, logits, tf.constant(NO_TERM, logits.dtype)), axis=-1)
+
+
+def log_add_exp(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    """Returns ``log(exp(a) + exp(b))`` of two tensors that broadcast; finite where both are NO_TERM."""
+    peak = tf.stop_gradient(tf.maximum(a, b))
+    return peak + tf.math.log(tf.exp(a - peak) + tf.exp(b - peak))
+
+
+@tf.custom_gradient
+def paired_log_sum_exp(logits: tf.Tensor, mask: tf.Tensor, pairs: tf.Tensor) -> tf.Tensor:
+    """Returns ``log(sum_k exp(logits_ik + logits_jk))`` of the pairs (i, j).
+
+    All at once this is a [B, B, K] object. It is computed for one pair of every row at a time instead, and
+    computed again for the gradient, so that memory stays O(BK). Time is O(PBK), where P is the largest number
+    of pairs in a row: 1 for two images per class.
+
+    Args:
+        logits: [B, K]; finite.
+        mask: [B, K] bool: the terms k of row i; rows i and j of a pair have the same.
+        pairs: [B, B] bool.
+
+    Returns:
+        [B, B]; 0 outside ``pairs`` and where a pair has no term.
+    """
+    counted = tf.logical_and(pairs, tf.reduce_any(mask, axis=1, keepdims=True))
+    partners = tf.argsort(tf.cast(counted, tf.int32), axis=1, direction="DESCENDING", stable=True)
+    num_partners = tf.reduce_sum(tf.cast(counted, tf.int32), axis=1)
+    rounds = tf.reduce_max(num_partners)
+
+    def sums_of(round_index: tf.Tensor):
+        """Returns each row's partner j in this round, its place (0 if there is none), logits_i + logits_j."""
+        partner = tf.gather(partners, round_index, axis=1)
+        present = tf.cast(round_index < num_partners, logits.dtype)[:, tf.newaxis]
+        place = present * tf.one_hot(partner, tf.shape(pairs)[1], dtype=logits.dtype)
+        return partner, place, logits + tf.gather(logits, partner)
+
+    def forward(round_index: tf.Tensor, result: tf.Tensor):
+        _, place, sums = sums_of(round_index)
+        return round_index + 1, result + place * masked_log_sum_exp(sums, mask)[:, tf.newaxis]
+
+    def rounds_of(body, start: tf.Tensor) -> tf.Tensor:
+        return tf.while_loop(lambda index, _: index < rounds, body, (tf.constant(0), start))[1]
+
+    result = rounds_of(forward, tf.zeros(tf.shape(pairs), logits.dtype))
+
+    def gradient(upstream: tf.Tensor):
+        def backward(round_index: tf.Tensor, total: tf.Tensor):
+            partner, place, sums = sums_of(round_index)
+            log_sum = tf.reduce_sum(place * result, axis=1, keepdims=True)
+            share = tf.exp(tf.where(mask, sums - log_sum, tf.constant(NO_TERM, logits.dtype)))
+            change = tf.reduce_sum(place * upstream, axis=1, keepdims=True) * share
+            to_partner = tf.math.unsorted_segment_sum(change, partner, tf.shape(logits)[0])
+            return round_index + 1, total + change + to_partner
+
+        return rounds_of(backward, tf.zeros_like(logits)), None, None
+
+    return result, gradient

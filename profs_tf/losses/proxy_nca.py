@@ -1,0 +1,83 @@
+"""The Proxy-NCA loss."""
+
+from typing import Optional
+
+import tensorflow as tf
+
+from profs_tf.losses.base import MetricLoss
+from profs_tf.losses.checks import check_count, check_finite_above
+from profs_tf.losses.class_labels import class_index_checks, class_indices
+from profs_tf.losses.class_vectors import check_embedding_dim, unit_vectors
+from profs_tf.losses.distances import mean_of
+from profs_tf.losses.inputs import Batch, Check
+from profs_tf.losses.log_sum_exp import masked_log_sum_exp
+
+
+@tf.keras.utils.register_keras_serializable(package="profs_tf")
+class ProxyNCALoss(MetricLoss):
+    """Proxy-NCA loss.
+
+    Movshovitz-Attias, Toshev, Leung, Ioffe, Singh: "No Fuss Distance Metric Learning using Proxies", ICCV
+    2017, equation 4.
+
+        D_ic  = ||scale x_i - scale p_c||^2
+        value: mean over the queries i of -log(exp(-D_iy) / sum_{c != y} exp(-D_ic)), y the class of i
+
+    p are the proxies at unit length, one for each of C classes; x the embeddings as handed over, meant to be
+    of unit length, multiplied by ``scale`` like the proxies. There are no pairs of images, so no
+    representatives: in PROFS the proxies serve as such for class mining. Without a mask every image is a
+    query. The value may be negative; with ``positive_in_denominator`` it is a cross entropy and cannot. Cost:
+    O(B C D).
+
+    Args:
+        num_classes: C >= 2, number of training classes. Labels must be 0 ... num_classes - 1.
+        embedding_dim: D >= 1.
+        scale: > 0; length of the embeddings and proxies.
+        positive_in_denominator: sum over all classes in the denominator, the image's own included.
+        learning_rate: > 0; learning rate of the proxies in ProfsModel.
+        seed: of the proxies' initial directions.
+        name: name of the loss.
+
+    Attributes:
+        proxies: trainable variable [C, D], float32; normalised in use, not in store.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        embedding_dim: int,
+        scale: float = 3.0,
+        positive_in_denominator: bool = False,
+        learning_rate: float = 1e-2,
+        seed: int = 0,
+        name: Optional[str] = None,
+    ):
+        super().__init__(name)
+        self.num_classes = check_count("num_classes", num_classes, minimum=2)
+        self.embedding_dim = check_count("embedding_dim", embedding_dim)
+        self.scale = check_finite_above("scale", scale, 0.0)
+        self.positive_in_denominator = positive_in_denominator
+        self.learning_rate = check_finite_above("learning_rate", learning_rate, 0.0)
+        self.seed = seed
+        self.proxies = unit_vectors("proxies", [num_classes, embedding_dim], seed)
+
+    def _label_checks(self, labels: tf.Tensor) -> tuple[Check, ...]:
+        return class_index_checks(labels, self.num_classes)
+
+    def _distances_sq(self, embeddings: tf.Tensor) -> tf.Tensor:
+        """Returns D_ic, [B, C]. Not of small differences, so float32 products serve."""
+        proxies = tf.math.l2_normalize(tf.cast(self.proxies, embeddings.dtype), axis=1)
+        norms_sq = tf.reduce_sum(tf.square(embeddings), axis=1, keepdims=True)
+        proxy_norms_sq = tf.reduce_sum(tf.square(proxies), axis=1)
+        products = tf.matmul(embeddings, proxies, transpose_b=True)
+        return self.scale**2 * (norms_sq + proxy_norms_sq - 2.0 * products)
+
+    def _batch_loss(self, batch: Batch) -> tf.Tensor:
+        check_embedding_dim(batch.embeddings, self.embedding_dim)
+        distances_sq = self._distances_sq(batch.embeddings)
+        is_own = tf.one_hot(
+            class_indices(batch.labels, self.num_classes), self.num_classes, on_value=True, off_value=False
+        )
+        own_sq = tf.reduce_sum(tf.where(is_own, distances_sq, tf.zeros_like(distances_sq)), axis=1)
+        in_denominator = tf.logical_or(tf.logical_not(is_own), self.positive_in_denominator)
+        return mean_of(own_sq + masked_log_sum_exp(-distances_sq, in_denominator), batch.is_query)

@@ -1,0 +1,101 @@
+"""The SoftTriple loss."""
+
+from typing import Optional
+
+import tensorflow as tf
+
+from profs_tf.losses.base import MetricLoss
+from profs_tf.losses.checks import check_count, check_finite_above, check_finite_at_least
+from profs_tf.losses.class_labels import class_index_checks, class_indices
+from profs_tf.losses.class_vectors import check_embedding_dim, unit_vectors
+from profs_tf.losses.distances import mean_of, safe_sqrt
+from profs_tf.losses.inputs import Batch, Check
+
+
+@tf.keras.utils.register_keras_serializable(package="profs_tf")
+class SoftTripleLoss(MetricLoss):
+    """SoftTriple loss.
+
+    Qian, Shang, Sun, Hu, Li, Jin: "SoftTriple Loss: Deep Metric Learning Without Triplet Sampling", ICCV
+    2019, equations 7 to 9.
+
+        s_ic  = sum_k softmax_k(x_i . w_ck / gamma) x_i . w_ck
+        value: mean over the queries i of the cross entropy of scale (s_ic - margin [c = y_i])
+               + tau * sum_c sum_{k < l} sqrt(2 + 1e-5 - 2 w_ck . w_cl) / (C K (K - 1))
+
+    w are the centres at unit length, K for each of C classes; x the embeddings as handed over. The second
+    part draws a class's centres together where fewer would do. There are no pairs of images, so no
+    representatives: in PROFS each step is a projection of its own and the centres serve as representatives
+    for class mining. Without a mask every image is a query. Cost: time O(B C K D + C K^2 D), memory O(B C K +
+    C K D + C K^2).
+
+    Args:
+        num_classes: C >= 1, number of training classes. Labels must be 0 ... num_classes - 1.
+        embedding_dim: D >= 1.
+        centers_per_class: K >= 1.
+        scale: > 0; of the similarities in the cross entropy (the paper's lambda).
+        gamma: > 0; smoothness of the choice among a class's centres.
+        tau: >= 0; weight of the second part.
+        margin: >= 0; by which the target's similarity must exceed the others (the paper's delta).
+        learning_rate: > 0; learning rate of the centres in ProfsModel.
+        seed: of the centres' initial directions.
+        name: name of the loss.
+
+    Attributes:
+        centers: trainable variable [C, K, D], float32; normalised in use, not in store.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        embedding_dim: int,
+        centers_per_class: int = 10,
+        scale: float = 20.0,
+        gamma: float = 0.1,
+        tau: float = 0.2,
+        margin: float = 0.01,
+        learning_rate: float = 1e-2,
+        seed: int = 0,
+        name: Optional[str] = None,
+    ):
+        super().__init__(name)
+        self.num_classes = check_count("num_classes", num_classes)
+        self.embedding_dim = check_count("embedding_dim", embedding_dim)
+        self.centers_per_class = check_count("centers_per_class", centers_per_class)
+        self.scale = check_finite_above("scale", scale, 0.0)
+        self.gamma = check_finite_above("gamma", gamma, 0.0)
+        self.tau = check_finite_at_least("tau", tau, 0.0)
+        self.margin = check_finite_at_least("margin", margin, 0.0)
+        self.learning_rate = check_finite_above("learning_rate", learning_rate, 0.0)
+        self.seed = seed
+        self.centers = unit_vectors("centers", [num_classes, centers_per_class, embedding_dim], seed)
+
+    def _label_checks(self, labels: tf.Tensor) -> tuple[Check, ...]:
+        return class_index_checks(labels, self.num_classes)
+
+    def _class_similarities(self, embeddings: tf.Tensor, centers: tf.Tensor) -> tf.Tensor:
+        """Returns s_ic, [B, C]."""
+        similarities = tf.einsum("bd,ckd->bck", embeddings, centers)
+        return tf.reduce_sum(tf.nn.softmax(similarities / self.gamma, axis=2) * similarities, axis=2)
+
+    def _spread(self, centers: tf.Tensor) -> tf.Tensor:
+        """Returns the second part without tau; 0 for one centre per class."""
+        count = self.centers_per_class
+        if count == 1:
+            return tf.zeros([], centers.dtype)
+        products = tf.linalg.matmul(centers, centers, transpose_b=True)
+        # The 1e-5 keeps the gradient finite where two centres coincide.
+        distances = safe_sqrt(tf.nn.relu(2.0 + 1e-5 - 2.0 * products))
+        first_below_second = tf.range(count)[:, tf.newaxis] < tf.range(count)
+        unordered = tf.where(first_below_second, distances, tf.zeros_like(distances))
+        return tf.reduce_sum(unordered) / (self.num_classes * count * (count - 1))
+
+    def _batch_loss(self, batch: Batch) -> tf.Tensor:
+        check_embedding_dim(batch.embeddings, self.embedding_dim)
+        centers = tf.math.l2_normalize(tf.cast(self.centers, batch.embeddings.dtype), axis=-1)
+        targets = class_indices(batch.labels, self.num_classes)
+        similarities = self._class_similarities(batch.embeddings, centers)
+        margins = self.margin * tf.one_hot(targets, self.num_classes, dtype=similarities.dtype)
+        logits = self.scale * (similarities - margins)
+        entropies = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=logits)
+        return mean_of(entropies, batch.is_query) + self.tau * self._spread(centers)
