@@ -4,6 +4,7 @@ Public names are loaded when they are first used, so that importing the package 
 """
 
 import importlib
+import os
 from typing import TYPE_CHECKING
 
 from profs_tf.version import __version__
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     from profs_tf.optimizer import head_adam
     from profs_tf.pipeline import train_pipeline
     from profs_tf.sampling.batch_sampler import BatchSampler
+
+# TensorFlow 2.15 writes a dozen lines about oneDNN, CUDA and TensorRT to standard error when it is imported,
+# three of them at level ERROR though nothing is wrong. What does go wrong also raises in Python. Set the
+# variable to 0 to see them.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 # Public name -> the module that defines it; None: the name is itself a module of the package.
 _HOMES = {
@@ -52,11 +58,7 @@ __all__ = [
 def __getattr__(name: str):
     if name not in _HOMES:
         raise AttributeError(f"module 'profs_tf' has no attribute '{name}'; it has: {', '.join(__all__)}.")
-    from profs_tf.tensorflow_import import import_tensorflow_quietly
-
     home = _HOMES[name]
-    if name != "BatchSampler":
-        import_tensorflow_quietly()
     module = importlib.import_module(home or f"profs_tf.{name}")
     value = getattr(module, name) if home else module
     globals()[name] = value

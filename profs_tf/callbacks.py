@@ -101,7 +101,7 @@ class ProfsCallback(tf.keras.callbacks.Callback):
 
 
 class NonFiniteLossError(ArithmeticError):
-    """The loss or the proximal penalty is infinite or not a number."""
+    """Embeddings, loss or proximal penalty are infinite or not a number."""
 
 
 class RecallCallback(tf.keras.callbacks.Callback):
@@ -139,8 +139,8 @@ class RecallCallback(tf.keras.callbacks.Callback):
             preprocessing: None takes `images.preprocessing_for(image_list)`, as the pipeline does.
             batch_size: images embedded at once.
             every_epochs: evaluate after every so many epochs.
-            clustering: "every_epoch" adds NMI and F1 to each evaluation; "never" and "best" leave them out here
-                ("best": the train command clusters the best epoch's embeddings, once, at the end).
+            clustering: "every_epoch" adds NMI and F1 to each evaluation; "never" and "best" leave them out
+                here ("best": the train command clusters the best epoch's embeddings, once, at the end).
             seed: of k-means.
             best_weights_path: where the best epoch's weights go (a TensorFlow checkpoint prefix); None
                 keeps none.

@@ -100,3 +100,23 @@ def warn_of_collapse(embeddings: np.ndarray, mean_distance: float) -> None:
             mean_distance,
             length,
         )
+
+
+def format_report(reports: dict) -> str:
+    """Returns a table of reports in percent, one line each.
+
+    Args:
+        reports: name of the line to what `evaluate` returned.
+    """
+    shown = [name for name in _report_names(reports) if name.startswith("recall@") or name in ("nmi", "f1")]
+    width = max(len(line) for line in reports)
+    header = " " * width + "".join(f"{name:>11}" for name in shown)
+    lines = [header]
+    for line, report in reports.items():
+        cells = [f"{100 * report[name]:11.2f}" if name in report else f"{'':11}" for name in shown]
+        lines.append(f"{line:<{width}}" + "".join(cells))
+    return "\n".join(lines)
+
+
+def _report_names(reports: dict) -> list:
+    return list(dict.fromkeys(name for report in reports.values() for name in report))

@@ -68,7 +68,12 @@ def preprocessing_for(image_list) -> Preprocessing:
 
 def decode(encoded: tf.Tensor) -> tf.Tensor:
     """Decodes a JPEG, PNG, GIF (first frame) or BMP file's bytes, string scalar, to uint8 [H, W, 3]."""
-    image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
+    image = tf.cond(
+        tf.io.is_jpeg(encoded),
+        # TensorFlow's default is a faster transform that is off by up to seven grey levels.
+        lambda: tf.io.decode_jpeg(encoded, channels=3, dct_method="INTEGER_ACCURATE"),
+        lambda: tf.io.decode_image(encoded, channels=3, expand_animations=False),
+    )
     return tf.ensure_shape(image, [None, None, 3])
 
 

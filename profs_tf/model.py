@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from profs_tf.proximal import ProximalTerm, ProximalWeight, check_proximal_weight
 
-TERMS = ("loss", "proximal_penalty")
+# What is watched for values that are not finite, in the order in which a step computes it.
+TERMS = ("embeddings", "loss", "proximal_penalty")
 
 
 class ProfsModel(tf.keras.Model):
@@ -24,7 +25,7 @@ class ProfsModel(tf.keras.Model):
         embedder: the Keras model that is trained, [B, H, W, 3] to [B, D] (or any input the data gives).
         proximal: the `ProximalTerm`, created by `compile`.
         step: int64 scalar variable, optimiser steps taken; the clock of sampler and callback on resuming.
-        non_finite_steps: int64 [2] variable, the first step at which each of `TERMS` was not finite, or -1.
+        non_finite_steps: int64 [3] variable, the first step at which each of `TERMS` was not finite, or -1.
     """
 
     def __init__(self, embedder: tf.keras.Model, proximal_weight: ProximalWeight = 1e-3, **kwargs):
@@ -50,8 +51,8 @@ class ProfsModel(tf.keras.Model):
         self.non_finite_steps = tf.Variable(
             [-1, -1], trainable=False, dtype=tf.int64, name="non_finite_steps"
         )
-        self.loss_tracker = tf.keras.metrics.Mean(name=TERMS[0])
-        self.penalty_tracker = tf.keras.metrics.Mean(name=TERMS[1])
+        self.loss_tracker = tf.keras.metrics.Mean(name="loss")
+        self.penalty_tracker = tf.keras.metrics.Mean(name="proximal_penalty")
 
     def call(self, images, training: Optional[bool] = None):
         """Returns the embeddings, [B, D]."""
@@ -100,7 +101,7 @@ class ProfsModel(tf.keras.Model):
             if self.proximal.lagged:
                 self.proximal.follow(self.step)
         self.optimizer.apply_gradients(zip(gradients, embedder_variables + loss_variables))
-        self._record(loss, penalty)
+        self._record(embeddings, loss, penalty)
         return {metric.name: metric.result() for metric in self.metrics}
 
     @property
@@ -117,9 +118,10 @@ class ProfsModel(tf.keras.Model):
                 "Pass `callbacks=[ProfsCallback(sampler)]` to `fit`, or `proximal_weight=0.0` to the model."
             )
 
-    def _record(self, loss: tf.Tensor, penalty: tf.Tensor) -> None:
+    def _record(self, embeddings: tf.Tensor, loss: tf.Tensor, penalty: tf.Tensor) -> None:
         self.loss_tracker.update_state(loss)
         self.penalty_tracker.update_state(penalty)
-        newly = ~tf.math.is_finite(tf.stack([loss, penalty])) & (self.non_finite_steps < 0)
+        finite = [tf.reduce_all(tf.math.is_finite(value)) for value in (embeddings, loss, penalty)]
+        newly = ~tf.stack(finite) & (self.non_finite_steps < 0)
         self.non_finite_steps.assign(tf.where(newly, self.step, self.non_finite_steps))
         self.step.assign_add(1)

@@ -1,0 +1,99 @@
+"""From a `Config` to the parts of a run: preprocessing, sampler, loss, embedder, model."""
+
+import dataclasses
+from typing import Optional
+
+import tensorflow as tf
+
+from profs_tf import losses
+from profs_tf.config import Config
+from profs_tf.datasets.image_list import ImageList
+from profs_tf.embedder import build_embedder
+from profs_tf.images import Preprocessing, preprocessing_for
+from profs_tf.model import ProfsModel
+from profs_tf.optimizer import head_adam
+from profs_tf.sampling.batch_sampler import BatchSampler
+
+
+def build_preprocessing(config: Config, image_list: ImageList) -> Preprocessing:
+    """Returns the data set's default preprocessing with what the configuration sets changed.
+
+    Raises:
+        ValueError: if the sizes do not fit together.
+    """
+    changes = {
+        name: value
+        for name, value in (
+            ("resize", config.image_resize),
+            ("crop", config.image_crop),
+            ("shift", config.image_shift),
+        )
+        if value is not None
+    }
+    if "resize" in changes:
+        changes.setdefault("crop", changes["resize"])
+    return dataclasses.replace(preprocessing_for(image_list), mirror=config.mirror, **changes)
+
+
+def build_sampler(config: Config, image_list: ImageList) -> BatchSampler:
+    """Returns the sampler of the training batches."""
+    return BatchSampler(
+        image_list.labels,
+        config.batch_size,
+        config.images_per_class,
+        config.seed,
+        representative_uses=config.representative_uses,
+        steps_per_projection=1 if config.projects_every_step else config.steps_per_projection,
+        representative_draw=config.representative_draw,
+        queries=config.queries,
+    )
+
+
+def build_loss(config: Config, num_classes: int) -> losses.MetricLoss:
+    """Returns the loss; what depends on data and model (classes, embedding dimension) is filled in.
+
+    Raises:
+        ValueError: if the loss or one of its options is unknown or out of range.
+    """
+    derived = {"num_classes": num_classes, "embedding_dim": config.embedding_dim, "seed": config.seed}
+    known = losses.options(config.loss)
+    options = {name: value for name, value in derived.items() if name in known}
+    return losses.get(config.loss, **{**options, **config.loss_options})
+
+
+def build_embedder_for(config: Config, normalized: bool) -> tf.keras.Model:
+    """Returns the embedder; `normalized` is the loss's wish where the configuration has none."""
+    return build_embedder(
+        config.backbone,
+        config.embedding_dim,
+        normalize=normalized if config.normalize is None else config.normalize,
+        pretrained=config.pretrained,
+        seed=config.seed,
+    )
+
+
+def build_model(config: Config, num_classes: int, steps_per_epoch: Optional[int] = None) -> ProfsModel:
+    """Returns the compiled model.
+
+    Args:
+        config: of the run.
+        num_classes: L, of the training split.
+        steps_per_epoch: for a lambda that decays every epoch.
+    """
+    loss = build_loss(config, num_classes)
+    embedder = build_embedder_for(config, loss.normalized_embeddings)
+    proximal_weight = config.effective_proximal_weight
+    if proximal_weight and config.proximal_decay != 1.0:
+        proximal_weight = tf.keras.optimizers.schedules.ExponentialDecay(
+            proximal_weight, steps_per_epoch, config.proximal_decay, staircase=True
+        )
+    model = ProfsModel(embedder, proximal_weight)
+    optimizer = head_adam(
+        embedder,
+        config.learning_rate,
+        head_multiplier=config.head_multiplier,
+        beta_1=config.beta_1,
+        beta_2=config.beta_2,
+    )
+    model.compile(optimizer=optimizer, loss=loss, steps_per_execution=config.steps_per_execution)
+    return model

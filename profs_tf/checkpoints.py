@@ -1,0 +1,142 @@
+"""A run's whole state on disk, so that a run that was killed and resumed equals one that was not.
+
+Saved together, in one TensorFlow checkpoint: the embedder with its moving statistics, the anchors and the
+projection index, the optimiser with its moments, the loss's variables, the step (which is the sampler's
+place, since sampling is a function of the step), the running means of the present epoch, and what callbacks
+remember.
+"""
+
+import contextlib
+import json
+import signal
+from pathlib import Path
+from typing import Optional
+
+import tensorflow as tf
+
+_KEPT = 2
+
+
+class TrainingInterruptedError(Exception):
+    """Training was asked to stop by a signal; its state has been saved."""
+
+
+class RunCheckpoint(tf.keras.callbacks.Callback):
+    """Saves after every epoch, every so many steps, and when the process is asked to stop.
+
+    Must be the last callback, so that it saves what the others did at the end of an epoch.
+    """
+
+    def __init__(
+        self, folder: Path, model: tf.keras.Model, remembering: dict, every_steps: Optional[int] = None
+    ):
+        """Prepares saving.
+
+        Args:
+            folder: of the checkpoints; the newest two are kept.
+            model: the compiled `ProfsModel`.
+            remembering: name to callback with `state()` and `restore(state)`.
+            every_steps: save every so many steps, too; None does not.
+        """
+        super().__init__()
+        self._memory = _Memory(remembering)
+        # Not `self.model`: Keras sets that one when training begins.
+        self._trained = model
+        self._manager = tf.train.CheckpointManager(
+            tf.train.Checkpoint(model=model, memory=self._memory), str(folder), max_to_keep=_KEPT
+        )
+        self._every_steps = every_steps
+        self._signal: Optional[int] = None
+        self._interrupted_means: Optional[list] = None
+        self._last_saved = -1
+
+    def restore(self) -> bool:
+        """Takes over the newest checkpoint; returns False where there is none.
+
+        Raises:
+            ValueError: if the checkpoint is not of this model.
+        """
+        newest = self._manager.latest_checkpoint
+        if newest is None:
+            return False
+        try:
+            self._manager.checkpoint.restore(newest).assert_consumed()
+        except (AssertionError, tf.errors.OpError) as error:
+            raise ValueError(f"The checkpoint {newest} does not fit this model: {error}") from error
+        self._last_saved = int(self._trained.step)
+        # `fit` sets the means to zero when an epoch begins; one that was left half way goes on with these.
+        self._interrupted_means = self._mean_values()
+        return True
+
+    @contextlib.contextmanager
+    def saving_on_signals(self):
+        """Within it Ctrl-C and SIGTERM save and stop after the step; a second Ctrl-C stops at once."""
+        previous = {
+            number: signal.signal(number, self._note_signal) for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def save(self) -> None:
+        """Saves now, unless this step is saved already."""
+        step = int(self._trained.step)
+        if step != self._last_saved:
+            self._manager.save(checkpoint_number=step)
+            self._last_saved = step
+
+    def on_epoch_begin(self, epoch, logs=None):
+        """Gives the means of an epoch that was left half way their values back."""
+        if self._interrupted_means is None:
+            return
+        for variable, value in zip(self._mean_variables(), self._interrupted_means):
+            variable.assign(value)
+        self._interrupted_means = None
+
+    def on_train_batch_end(self, batch, logs=None):
+        """Saves where it is time to, or where a signal asks for it."""
+        if self._signal is not None:
+            self._stop()
+        if self._every_steps and int(self._trained.step) - self._last_saved >= self._every_steps:
+            self.save()
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Saves; the next epoch's means begin at zero."""
+        self.save()
+        if self._signal is not None:
+            self._stop()
+
+    def _note_signal(self, number, frame):
+        if self._signal is not None:
+            raise KeyboardInterrupt
+        self._signal = number
+        print("\nSaving after this step; once more to stop at once.", flush=True)
+
+    def _stop(self):
+        self.save()
+        raise TrainingInterruptedError(
+            f"{signal.Signals(self._signal).name} at step {int(self._trained.step)}: the run is saved."
+        )
+
+    def _mean_variables(self) -> list:
+        return [variable for metric in self._trained.metrics for variable in metric.variables]
+
+    def _mean_values(self) -> list:
+        return [variable.numpy() for variable in self._mean_variables()]
+
+
+class _Memory(tf.train.experimental.PythonState):
+    """What callbacks remember, as JSON inside the checkpoint."""
+
+    def __init__(self, remembering: dict):
+        super().__init__()
+        self._remembering = remembering
+
+    def serialize(self) -> bytes:
+        return json.dumps({name: part.state() for name, part in self._remembering.items()}).encode()
+
+    def deserialize(self, string_value) -> None:
+        for name, state in json.loads(string_value).items():
+            self._remembering[name].restore(state)

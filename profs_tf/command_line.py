@@ -1,0 +1,88 @@
+"""What the commands share: quiet start, flag errors with the valid values, exit codes.
+
+Exit codes: 0 done, 1 failed, 2 bad use (a flag, a value, missing data), 130 interrupted by Ctrl-C or SIGTERM.
+"""
+
+import sys
+import textwrap
+from typing import Callable
+
+from absl import flags, logging
+
+FAILED = 1
+BAD_USE = 2
+INTERRUPTED = 130
+
+
+class InterruptedRunError(Exception):
+    """A run was interrupted after it had saved its state; the message says how to go on."""
+
+
+def run(
+    main: Callable[[flags.FlagValues], None], define_flags: Callable[[flags.FlagValues], None], usage: str
+):
+    """Parses the command line, runs `main` and exits with the code that tells how it went.
+
+    The flags are kept apart from the global ones, among which every imported library has its own.
+
+    Args:
+        main: the command; takes the parsed flags.
+        define_flags: defines the command's flags.
+        usage: what the command does, with examples; printed above the flags by --help.
+    """
+    _start_logging()
+    values = flags.FlagValues()
+    define_flags(values)
+    flags.DEFINE_boolean("help", False, "Show this text.", flag_values=values, short_name="h")
+    name = f"{usage.split()[0]} "
+    try:
+        rest = values(sys.argv)[1:]
+        if rest:
+            raise flags.Error(f"Unexpected argument {rest[0]!r}: options are given as --name=value.")
+    except (flags.Error, OSError) as error:
+        _exit(f"{name}{error}\nTry --help.", BAD_USE)
+    if values.help:
+        print(f"{usage.strip()}\n\nFlags:\n{describe_flags(values)}")
+        return
+    try:
+        main(values)
+    except (InterruptedRunError, KeyboardInterrupt) as error:
+        _exit(str(error) or "Interrupted.", INTERRUPTED)
+    except (ValueError, FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError) as error:
+        logging.debug("The error in full:", exc_info=True)
+        _exit(f"{name}{error}", BAD_USE)
+    except ArithmeticError as error:
+        _exit(f"{name}{error}", FAILED)
+
+
+def describe_flags(values: flags.FlagValues) -> str:
+    """Returns the help of all flags in the order of their definition."""
+    lines = []
+    for module_flags in values.flags_by_module_dict().values():
+        for flag in module_flags:
+            if flag.help.startswith("(special)"):
+                continue
+            name = f"  --[no]{flag.name}" if flag.boolean else f"  --{flag.name}={_placeholder(flag)}"
+            default = "" if flag.default in (None, "") else f" Default: {flag.default_as_str.strip(chr(39))}."
+            text = textwrap.fill(
+                f"{flag.help}{default}", 100, initial_indent=" " * 6, subsequent_indent=" " * 6
+            )
+            lines.append(f"{name}\n{text}")
+    lines.append("  --flagfile=FILE\n      Read flags from a file, one a line; files may name others.")
+    return "\n".join(lines)
+
+
+def _placeholder(flag: flags.Flag) -> str:
+    choices = getattr(flag.parser, "enum_values", None)
+    return "|".join(choices) if choices else flag.flag_type().upper().replace("STRING", "TEXT")
+
+
+def _start_logging() -> None:
+    flags.FLAGS.mark_as_parsed()
+    logging.use_absl_handler()
+    logging.set_verbosity(logging.INFO)
+
+
+def _exit(message: str, code: int) -> None:
+    print(message, file=sys.stderr, flush=True)
+    sys.exit(code)

@@ -1,0 +1,195 @@
+"""Every choice of a training run: one frozen dataclass with the defaults, the ranges and what each is for."""
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from typing import Any, Optional
+
+# Losses that draw their pairs from proxies or centres: their batches have no representatives, each step is a
+# projection of its own (paper, section 5.3).
+PROXY_LOSSES = ("soft_triple", "proxy_nca")
+# Losses whose ordinary form has one fresh query for each class in the batch (paper, section 5.3).
+QUERY_LOSSES = ("n_pair", "angular")
+METHODS = ("baseline", "profs")
+
+
+def option(default: Any, text: str, *, choices: tuple = (), minimum: Any = None, above: Any = None) -> Any:
+    """Declares a field: its default, the text of its flag, and its range.
+
+    Args:
+        default: the value; None for what is derived from other values.
+        text: help in one or two sentences, with the unit.
+        choices: the valid values, where they are few.
+        minimum: the smallest valid value.
+        above: every valid value is greater than this.
+    """
+    metadata = {"help": text, "choices": choices, "minimum": minimum, "above": above}
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class Config:
+    """All of a run. The defaults are the paper's (section 5.2); None is replaced by what the help says."""
+
+    dataset: str = option(
+        "emoji", "Data set: emoji (comes with the package), cub200, cars196, sop, folder:PATH or csv:PATH."
+    )
+    data_dir: Optional[str] = option(None, "Folder that holds the data set as its archive unpacks.")
+    output_dir: str = option("", "Folder that the run is written to; it must not hold another run.")
+    seed: int = option(
+        0, "Seed of everything random; two runs with one seed are equal bit for bit.", minimum=0
+    )
+
+    method: str = option(
+        "profs",
+        "profs: representatives, anchor weights and penalty. baseline: ordinary batches, no penalty.",
+        choices=METHODS,
+    )
+    batch_size: int = option(128, "B, images in a batch; a multiple of --images_per_class.", minimum=1)
+    images_per_class: int = option(
+        2, "I, images of each class in a batch, the representative included.", minimum=1
+    )
+    representative_uses: int = option(
+        6, "rho: how often a representative is used in a projection; gives M.", minimum=1
+    )
+    steps_per_projection: Optional[int] = option(
+        None, "M, steps between two swaps of anchors and representatives; default ceil(rho L / C).", minimum=1
+    )
+    representative_draw: str = option(
+        "uniform",
+        "uniform: drawn anew for each projection. cyclic: no image serves twice before all of its class did.",
+        choices=("uniform", "cyclic"),
+    )
+    proximal_weight: float = option(
+        1e-3, "lambda, the weight of the pull towards the anchor weights.", minimum=0.0
+    )
+    proximal_decay: float = option(
+        1.0,
+        "Factor on lambda for every epoch; below 1 lets it decay as section 5.4.2 of the paper suggests.",
+        above=0.0,
+    )
+
+    loss: str = option(
+        "margin", "Name of the loss; its own options follow as --LOSS_OPTION, such as --margin_boundary."
+    )
+    loss_options: dict = field(default_factory=dict, metadata={"help": "Options of the loss by name."})
+
+    backbone: str = option("inception_v1", "Network up to its global average pooling.")
+    pretrained: Optional[str] = option(
+        None, "File with pretrained weights of the backbone; default random weights."
+    )
+    embedding_dim: int = option(512, "D, the embedding's length.", minimum=1)
+    normalize: Optional[bool] = option(
+        None, "Whether embeddings have unit length; default what the loss expects."
+    )
+
+    image_resize: Optional[int] = option(
+        None,
+        "Side in pixels that images are scaled to; default 256 for files, their own for images in memory.",
+        minimum=1,
+    )
+    image_crop: Optional[int] = option(
+        None,
+        "Side in pixels of the random (evaluation: central) crop; default 224 for files, all in memory.",
+        minimum=1,
+    )
+    image_shift: Optional[int] = option(
+        None,
+        "Pixels of mirrored border before the crop; default 0 for files, 1/12 of the side in memory.",
+        minimum=0,
+    )
+    mirror: bool = option(True, "Whether training mirrors images left to right at random.")
+
+    learning_rate: float = option(
+        1e-5, "Adam's learning rate; the paper takes 1e-4 for SOP, 1e-5 for CUB and Cars196.", above=0.0
+    )
+    head_multiplier: float = option(10.0, "Factor on the learning rate of the linear head.", minimum=0.0)
+    beta_1: float = option(0.9, "Adam's decay of the first moment.", minimum=0.0)
+    beta_2: float = option(0.99, "Adam's decay of the second moment.", minimum=0.0)
+
+    epochs: int = option(100, "Epochs to train; with --resume it may be raised.", minimum=1)
+    steps_per_epoch: Optional[int] = option(None, "Steps in an epoch; default ceil(N / B).", minimum=1)
+    steps_per_execution: int = option(1, "Steps in one call of the train function; must divide M.", minimum=1)
+    checkpoint_every_steps: Optional[int] = option(
+        None, "Save the run's state every so many steps as well as after every epoch.", minimum=1
+    )
+
+    ks: tuple = option((1, 2, 4, 8), "The K of Recall@K.")
+    evaluate_every: int = option(1, "Evaluate after every so many epochs.", minimum=1)
+    clustering: str = option(
+        "best",
+        "When NMI and F1 are computed, by k-means: at every evaluation, once for the best epoch, or never.",
+        choices=("never", "best", "every_epoch"),
+    )
+    patience: Optional[int] = option(
+        None, "Stop after so many evaluations without a better Recall@K; default never.", minimum=1
+    )
+
+    def __post_init__(self):
+        for spec in dataclasses.fields(self):
+            check_range(spec, getattr(self, spec.name))
+        object.__setattr__(self, "ks", tuple(int(k) for k in self.ks))
+        if not self.ks or min(self.ks) < 1:
+            raise ValueError(f"`ks` must be whole numbers >= 1, got {list(self.ks)}.")
+        for name in ("beta_1", "beta_2"):
+            if getattr(self, name) >= 1.0:
+                raise ValueError(f"`{name}` must be below 1, got {getattr(self, name)}.")
+        if self.batch_size % self.images_per_class:
+            raise ValueError(
+                f"`batch_size` must be a multiple of `images_per_class` = {self.images_per_class}, "
+                f"got {self.batch_size}."
+            )
+        if self.images_per_class == 1 and self.loss not in PROXY_LOSSES:
+            raise ValueError(
+                f"`images_per_class` must be >= 2 for the loss {self.loss}, got 1: a batch would have no "
+                "positive pair."
+            )
+
+    @property
+    def projects_every_step(self) -> bool:
+        """Whether each step is a projection of its own (M = 1), whatever the data."""
+        return self.method == "baseline" or self.loss in PROXY_LOSSES
+
+    @property
+    def effective_proximal_weight(self) -> float:
+        """lambda: 0 for the baseline."""
+        return 0.0 if self.method == "baseline" else self.proximal_weight
+
+    @property
+    def queries(self) -> str:
+        """Who may be the query of a pair, see `BatchSampler`."""
+        if self.loss in PROXY_LOSSES or (self.method == "baseline" and self.loss not in QUERY_LOSSES):
+            return "all"
+        return "representatives"
+
+    def to_json(self) -> str:
+        """Returns all values as indented JSON."""
+        return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "Config":
+        """Reads what `to_json` wrote.
+
+        Raises:
+            ValueError: if a value is out of range, or a name is unknown (written by another version).
+        """
+        values = json.loads(text)
+        unknown = sorted(set(values) - {spec.name for spec in dataclasses.fields(cls)})
+        if unknown:
+            raise ValueError(f"The configuration has unknown names: {', '.join(unknown)}.")
+        return cls(**values)
+
+
+def check_range(spec: dataclasses.Field, value: Any) -> None:
+    """Raises ValueError if the value of a field is outside what `option` declared."""
+    rules = spec.metadata
+    if value is None or spec.name == "loss_options":
+        return
+    if rules["choices"] and value not in rules["choices"]:
+        raise ValueError(f"`{spec.name}` must be one of {', '.join(rules['choices'])}, got {value!r}.")
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        raise ValueError(f"`{spec.name}` must be finite, got {value}.")
+    if rules["minimum"] is not None and value < rules["minimum"]:
+        raise ValueError(f"`{spec.name}` must be >= {rules['minimum']}, got {value}.")
+    if rules["above"] is not None and value <= rules["above"]:
+        raise ValueError(f"`{spec.name}` must be > {rules['above']}, got {value}.")

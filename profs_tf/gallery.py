@@ -1,0 +1,50 @@
+"""Pictures of a run: its learning curves."""
+
+from pathlib import Path
+
+
+def draw_learning_curves(rows: list, path: Path) -> None:
+    """Draws loss, penalty, recall and spread of the embedding over the steps into a PNG.
+
+    Args:
+        rows: the log's rows, dicts of numbers or their text (`run_log.read_log`).
+        path: the PNG file.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    # Without pyplot no window system is looked for and nothing global is changed.
+    figure = Figure(figsize=(11, 7), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(2, 2, sharex=True).flat
+    recalls = [name for name in _names(rows) if name.startswith("recall@")]
+    clustering = [name for name in _names(rows) if name in ("nmi", "f1")]
+    panels = [
+        ("Loss", ["loss"], 1.0, None),
+        ("Recall@K on unseen classes, %", recalls + clustering, 100.0, None),
+        ("Proximal penalty", ["proximal_penalty"], 1.0, None),
+        ("Mean distance between images", ["mean_pairwise_distance"], 1.0, (0, None)),
+    ]
+    for axis, (title, names, factor, limits) in zip(axes, panels):
+        for name in names:
+            steps, values = _series(rows, name)
+            axis.plot(steps, [factor * value for value in values], marker=".", label=name)
+        axis.set_title(title)
+        axis.grid(alpha=0.3)
+        if limits:
+            axis.set_ylim(*limits)
+        if len(names) > 1:
+            axis.legend()
+    for axis in list(figure.axes)[2:]:
+        axis.set_xlabel("step")
+    figure.savefig(path, dpi=120)
+
+
+def _names(rows: list) -> list:
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _series(rows: list, name: str) -> tuple:
+    """Returns the steps and the values of the rows that have the figure."""
+    having = [row for row in rows if row.get(name) not in (None, "")]
+    return [int(row["step"]) for row in having], [float(row[name]) for row in having]

@@ -1,0 +1,106 @@
+"""The folder of one training run: what lies where, and when a folder is refused."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+from profs_tf.config import Config
+
+# Beside the weights themselves: two moments and one anchor for each in two checkpoints, the best epoch's
+# weights, the exported embedder.
+_COPIES_OF_WEIGHTS = 12
+_SMALL_FILES = 64 * 2**20
+
+
+class RunFolder:
+    """Paths of a run's files.
+
+    Attributes:
+        path: the folder; with config.json, log.csv, metrics.json, learning_curves.png and the folders
+            checkpoints, tensorboard, best and embedder in it.
+    """
+
+    def __init__(self, path: str):
+        """Names the folder; touches nothing."""
+        if not path:
+            raise ValueError("`output_dir` must name a folder for the run. Pass --output_dir=FOLDER.")
+        self.path = Path(path).expanduser()
+        self.config = self.path / "config.json"
+        self.log = self.path / "log.csv"
+        self.metrics = self.path / "metrics.json"
+        self.curves = self.path / "learning_curves.png"
+        self.checkpoints = self.path / "checkpoints"
+        self.tensorboard = self.path / "tensorboard"
+        self.best_weights = self.path / "best" / "weights"
+        self.embedder = self.path / "embedder"
+
+    def create(self, config: Config) -> None:
+        """Makes the folder and writes the configuration into it.
+
+        Raises:
+            FileExistsError: if the folder holds anything.
+            PermissionError, NotADirectoryError: if it cannot be written.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise NotADirectoryError(f"`output_dir` must be a folder, got the file {self.path}.")
+        if self.config.exists():
+            raise FileExistsError(
+                f"`output_dir` must not hold another run, got {self.path}. Go on with that run by --resume, "
+                "or choose another folder."
+            )
+        if self.path.exists() and any(self.path.iterdir()):
+            raise FileExistsError(
+                f"`output_dir` must be empty or new, got {self.path}. Choose another folder."
+            )
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_atomically(self.config, config.to_json())
+        except PermissionError as error:
+            raise PermissionError(
+                f"`output_dir` must be writable, got {self.path}: {error.strerror}."
+            ) from error
+
+    def read_config(self) -> Config:
+        """Returns the configuration of the run in the folder.
+
+        Raises:
+            FileNotFoundError: if there is none.
+        """
+        if not self.config.exists():
+            raise FileNotFoundError(
+                f"`output_dir` must hold a run to go on with, but there is no {self.config}. "
+                "Leave out --resume to begin one."
+            )
+        return Config.from_json(self.config.read_text("utf-8"))
+
+    def check_space(self, num_weights: int) -> None:
+        """Refuses a disk that the run would fill.
+
+        Args:
+            num_weights: float32 weights of the embedder.
+
+        Raises:
+            ValueError: with the bytes needed and free.
+        """
+        needed = 4 * num_weights * _COPIES_OF_WEIGHTS + _SMALL_FILES
+        free = shutil.disk_usage(self.path).free
+        if free < needed:
+            raise ValueError(
+                f"`output_dir` needs about {needed / 2**20:.0f} MB free for checkpoints and the exported "
+                f"embedder, {self.path} has {free / 2**20:.0f} MB. Free some, or choose another disk."
+            )
+
+    def write_metrics(self, metrics: dict) -> None:
+        """Writes metrics.json."""
+        write_atomically(self.metrics, json.dumps(metrics, indent=2) + "\n")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Writes a text file so that a reader, or a kill, never sees half of it."""
+    temporary = path.with_name(path.name + ".part")
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

@@ -1,0 +1,111 @@
+"""The log of a run: one row an epoch in a CSV file, and the same figures for TensorBoard."""
+
+import csv
+import io
+import time
+from pathlib import Path
+
+import tensorflow as tf
+
+from profs_tf.run_folder import write_atomically
+
+# The columns that come first; the evaluation's follow in the order in which they are first reported.
+_COLUMNS = (
+    "epoch",
+    "step",
+    "loss",
+    "proximal_penalty",
+    "projection_index",
+    "learning_rate",
+    "images_per_second",
+)
+
+
+class RunLog(tf.keras.callbacks.Callback):
+    """Writes an epoch's figures when it ends; must come after the callbacks that add to the logs.
+
+    On resuming, rows of epochs that are run again are dropped first, so that the log of a killed and resumed
+    run is that of one never killed but for the columns of time (`images_per_second`, `evaluation_seconds`).
+    """
+
+    def __init__(self, csv_path: Path, tensorboard_dir: Path, batch_size: int, recall=None):
+        """Prepares the files; reads the rows that are there.
+
+        Args:
+            csv_path: the CSV file, written anew and atomically after every epoch.
+            tensorboard_dir: folder of TensorBoard's event files.
+            batch_size: B, for `images_per_second`.
+            recall: the `RecallCallback` whose `untrained` figures become the row of epoch 0, or None.
+        """
+        super().__init__()
+        self._path = csv_path
+        self._batch_size = batch_size
+        self._recall = recall
+        self._writer = tf.summary.create_file_writer(str(tensorboard_dir))
+        self.rows = read_log(csv_path) if csv_path.exists() else []
+        self._training_seconds = 0.0
+        self._steps = 0
+        self._batch_began = 0.0
+
+    def keep_epochs(self, epochs: int) -> None:
+        """Drops the rows after so many epochs."""
+        self.rows = [row for row in self.rows if int(row["epoch"]) <= epochs]
+
+    def on_epoch_begin(self, epoch, logs=None):
+        """Writes the untrained network's row before the first epoch."""
+        self._training_seconds, self._steps = 0.0, 0
+        if not self.rows and self._recall is not None and self._recall.untrained:
+            self._add({"epoch": 0, "step": 0, **self._recall.untrained})
+
+    def on_train_batch_begin(self, batch, logs=None):
+        """Starts the clock."""
+        self._batch_began = time.monotonic()
+
+    def on_train_batch_end(self, batch, logs=None):
+        """Stops the clock: evaluation and checkpoints are not training time."""
+        self._training_seconds += time.monotonic() - self._batch_began
+        self._steps = batch + 1
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Writes the epoch's row."""
+        rate = self._steps * self._batch_size / max(self._training_seconds, 1e-9)
+        self._add(
+            {
+                "epoch": epoch + 1,
+                "step": int(self.model.step),
+                "learning_rate": float(self.model.optimizer.learning_rate),
+                "images_per_second": rate,
+                **(logs or {}),
+            }
+        )
+
+    def _add(self, figures: dict) -> None:
+        self.rows.append({name: _plain(value) for name, value in figures.items()})
+        write_atomically(self._path, format_log(self.rows))
+        with self._writer.as_default(step=int(figures["step"])):
+            for name, value in figures.items():
+                if name not in ("epoch", "step"):
+                    tf.summary.scalar(name, value)
+        self._writer.flush()
+
+
+def format_log(rows: list) -> str:
+    """Returns rows (dicts) as CSV text; a figure that a row lacks is left empty."""
+    names = dict.fromkeys(name for name in _COLUMNS if any(name in row for row in rows))
+    names.update(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def read_log(path: Path) -> list:
+    """Returns the rows of a log as dicts of strings, without the empty figures."""
+    with open(path, encoding="utf-8", newline="") as file:
+        return [{name: value for name, value in row.items() if value != ""} for row in csv.DictReader(file)]
+
+
+def _plain(value) -> str:
+    """Returns the shortest text that gives the same number back."""
+    return str(value) if isinstance(value, (int, str)) else repr(float(value))

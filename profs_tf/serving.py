@@ -1,0 +1,114 @@
+"""The exported embedder: a Keras SavedModel with the evaluation preprocessing inside its signatures.
+
+Shapes: B images a batch, H x W their size in pixels, D the embedding dimension.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from profs_tf.images import Preprocessing, decode, prepare_for_evaluation
+
+FLOAT_SIGNATURE = "serving_default"
+UINT8_SIGNATURE = "uint8_images"
+ENCODED_SIGNATURE = "encoded_images"
+
+
+def save_embedder(embedder: tf.keras.Model, preprocessing: Preprocessing, path) -> None:
+    """Writes the embedder as a SavedModel that needs nothing but TensorFlow to be loaded.
+
+    Three signatures, each with the output `embeddings`, float32 [B, D]:
+
+    * `serving_default`: `images`, float32 [B, H, W, 3], RGB with values 0 to 255;
+    * `uint8_images`: `images`, the same as uint8;
+    * `encoded_images`: `images`, string [B], the bytes of JPEG, PNG, GIF or BMP files of any size.
+
+    Each scales and crops as the evaluation does; float values are rounded to whole ones first, so that the
+    three agree. Called as a Keras model, the embedder takes images that are scaled and cropped already.
+
+    Args:
+        embedder: Keras model from images [B, crop, crop, 3] to [B, D].
+        preprocessing: the evaluation's.
+        path: folder to write.
+    """
+
+    def embed_prepared(prepared):
+        return {"embeddings": embedder(prepared, training=False)}
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, None, 3], tf.uint8, name="images")])
+    def embed_uint8(images):
+        return embed_prepared(_prepare_batch(images, preprocessing))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, None, 3], tf.float32, name="images")])
+    def embed_float(images):
+        whole = tf.cast(tf.clip_by_value(tf.round(images), 0.0, 255.0), tf.uint8)
+        return embed_prepared(_prepare_batch(whole, preprocessing))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="images")])
+    def embed_encoded(images):
+        crop = preprocessing.crop
+        prepared = tf.map_fn(
+            lambda encoded: prepare_for_evaluation(decode(encoded), preprocessing),
+            images,
+            fn_output_signature=tf.TensorSpec([crop, crop, 3], tf.uint8),
+        )
+        return embed_prepared(prepared)
+
+    signatures = {
+        FLOAT_SIGNATURE: embed_float,
+        UINT8_SIGNATURE: embed_uint8,
+        ENCODED_SIGNATURE: embed_encoded,
+    }
+    embedder.save(str(path), save_format="tf", include_optimizer=False, signatures=signatures)
+
+
+def embed_with_saved(path, image_list, batch_size: int = 128, progress: bool = False) -> np.ndarray:
+    """Embeds a data set by the signatures of an exported embedder, float32 [N, D].
+
+    Args:
+        path: folder that `save_embedder` wrote.
+        image_list: N images, in memory or as files.
+        batch_size: images embedded at once.
+        progress: whether to show a progress bar.
+
+    Raises:
+        FileNotFoundError: if there is no SavedModel.
+        ValueError: if it lacks the signatures.
+    """
+    embed = _signature(path, UINT8_SIGNATURE if image_list.is_in_memory else ENCODED_SIGNATURE)
+    bar = tf.keras.utils.Progbar(len(image_list), verbose=1 if progress else 0, unit_name="image")
+    embeddings = []
+    for start in range(0, len(image_list), batch_size):
+        chunk = image_list.images[start : start + batch_size]
+        images = chunk if image_list.is_in_memory else [Path(file).read_bytes() for file in chunk]
+        embeddings.append(embed(images=tf.constant(images))["embeddings"].numpy())
+        bar.add(len(chunk))
+    return np.concatenate(embeddings)
+
+
+def _signature(path, name: str):
+    if not (Path(path) / "saved_model.pb").exists():
+        raise FileNotFoundError(
+            f"`embedder` must be the folder of a SavedModel, but {path}/saved_model.pb is missing."
+        )
+    loaded = tf.saved_model.load(str(path))
+    if name not in loaded.signatures:
+        raise ValueError(
+            f"`embedder` must have the signature {name}, got {path} with {', '.join(loaded.signatures)}. "
+            "Export it by `python -m profs_tf.export`."
+        )
+    embed = loaded.signatures[name]
+    # A signature does not keep the object alive whose variables it uses.
+    embed.loaded = loaded
+    return embed
+
+
+def _prepare_batch(images: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
+    """Scales and cuts every image of a batch, uint8 [B, H, W, 3] to uint8 [B, crop, crop, 3]."""
+    crop = preprocessing.crop
+    return tf.map_fn(
+        lambda image: prepare_for_evaluation(image, preprocessing),
+        images,
+        fn_output_signature=tf.TensorSpec([crop, crop, 3], tf.uint8),
+    )

@@ -1,0 +1,210 @@
+"""The train command: `python -m profs_tf.train --flagfile=experiments/emoji.flags`."""
+
+import dataclasses
+import warnings
+
+import tensorflow as tf
+from absl import flags, logging
+
+from profs_tf import config_flags, datasets
+from profs_tf.building import build_model, build_preprocessing, build_sampler
+from profs_tf.callbacks import ProfsCallback, RecallCallback
+from profs_tf.checkpoints import RunCheckpoint, TrainingInterruptedError
+from profs_tf.command_line import InterruptedRunError, run
+from profs_tf.config import Config
+from profs_tf.evaluation import embed, evaluate, format_report
+from profs_tf.gallery import draw_learning_curves
+from profs_tf.pipeline import train_pipeline
+from profs_tf.run_folder import RunFolder
+from profs_tf.run_log import RunLog
+from profs_tf.serving import save_embedder
+
+USAGE = """train: train an image embedding with PROFS and report how well it retrieves classes it never saw.
+
+  python -m profs_tf.train --flagfile=experiments/emoji.flags
+  python -m profs_tf.train --flagfile=experiments/emoji.flags --output_dir=runs/baseline --method=baseline
+  python -m profs_tf.train --flagfile=experiments/cub.flags --data_dir=/data/CUB_200_2011
+  python -m profs_tf.train --output_dir=runs/emoji --resume
+
+Writes into --output_dir: config.json (every value of the run), log.csv and tensorboard/ (a row an epoch),
+checkpoints/ (the whole state, for --resume), best/ (weights of the best epoch), embedder/ (its SavedModel),
+metrics.json and learning_curves.png. Ctrl-C saves and stops; --resume goes on as if nothing had happened."""
+
+# What may differ from the saved run when it is resumed.
+_CHANGEABLE = ("output_dir", "epochs", "data_dir")
+_KERAS_VERBOSITY = {"bar": 1, "line": 2, "tqdm": 0, "none": 0}
+
+
+def define_flags(values: flags.FlagValues) -> None:
+    """Defines the flags of this command."""
+    config_flags.define(values)
+    config_flags.define_one(values, "resume", bool, False, "Go on with the run in --output_dir.")
+    config_flags.define_one(
+        values, "progress", str, "bar", "What is shown while training.", choices=tuple(_KERAS_VERBOSITY)
+    )
+
+
+def main(values: flags.FlagValues) -> None:
+    """Trains by the flags."""
+    given = config_flags.given(values)
+    folder = RunFolder(given.get("output_dir", ""))
+    config = resumed_config(folder.read_config(), given) if values.resume else Config(**given)
+    train(config, folder, resume=values.resume, progress=values.progress)
+
+
+def resumed_config(saved: Config, given: dict) -> Config:
+    """Returns the saved configuration with what may change taken from the flags.
+
+    Raises:
+        ValueError: if another flag differs from the saved run.
+    """
+    for name, value in given.items():
+        asked = getattr(dataclasses.replace(saved, **{name: value}), name)
+        if name not in _CHANGEABLE and asked != getattr(saved, name):
+            raise ValueError(
+                f"`{name}` must stay {getattr(saved, name)} when a run is resumed, got {asked}. "
+                "Leave the flag out, or begin another run in another folder."
+            )
+    return dataclasses.replace(saved, **{name: given[name] for name in _CHANGEABLE if name in given})
+
+
+def train(config: Config, folder: RunFolder, resume: bool = False, progress: str = "bar") -> dict:
+    """Trains, evaluates and exports; returns what is written to metrics.json.
+
+    Raises:
+        ValueError: if a value does not fit the data.
+        InterruptedRunError: if a signal stopped the run; its state is saved.
+    """
+    make_reproducible(config.seed)
+    train_images, test_images = datasets.load(config.dataset, data_dir=config.data_dir)
+    check_ks(config.ks, len(test_images))
+    preprocessing = build_preprocessing(config, train_images)
+    sampler = build_sampler(config, train_images)
+    steps_per_epoch = config.steps_per_epoch or len(sampler)
+    model = build_model(config, sampler.num_classes, steps_per_epoch)
+    if not resume:
+        folder.create(config)
+    folder.check_space(model.embedder.count_params())
+
+    recall = RecallCallback(
+        test_images,
+        config.ks,
+        preprocessing=preprocessing,
+        batch_size=config.batch_size,
+        every_epochs=config.evaluate_every,
+        clustering=config.clustering,
+        seed=config.seed,
+        best_weights_path=str(folder.best_weights),
+        evaluate_untrained=True,
+        patience=config.patience,
+    )
+    log = RunLog(folder.log, folder.tensorboard, sampler.batch_size, recall)
+    checkpoint = RunCheckpoint(folder.checkpoints, model, {"recall": recall}, config.checkpoint_every_steps)
+    if resume and not checkpoint.restore():
+        logging.info("%s has no checkpoint yet: beginning at step 0.", folder.path)
+    log.keep_epochs(int(model.step) // steps_per_epoch)
+    describe(config, train_images, test_images, sampler, model, steps_per_epoch)
+
+    # Checkpoints come last: they save what the others did at the end of an epoch.
+    callbacks = [ProfsCallback(sampler), recall, log, *progress_callbacks(progress), checkpoint]
+    pipeline = train_pipeline(train_images, sampler, preprocessing)
+    try:
+        with checkpoint.saving_on_signals():
+            fit_from_step(
+                model, pipeline, config.epochs, steps_per_epoch, callbacks, verbose=_KERAS_VERBOSITY[progress]
+            )
+    except TrainingInterruptedError as error:
+        raise InterruptedRunError(f"{error} Go on with --output_dir={folder.path} --resume.") from error
+    return finish(config, folder, model, recall, log, preprocessing, test_images)
+
+
+def make_reproducible(seed: int) -> None:
+    """Seeds TensorFlow, NumPy and Python, and keeps TensorFlow to kernels that always give the same bits."""
+    tf.keras.utils.set_random_seed(seed % 2**32)
+    tf.config.experimental.enable_op_determinism()
+
+
+def check_ks(ks: tuple, num_test_images: int) -> None:
+    """Refuses a K before training that evaluation would refuse after the first epoch."""
+    if max(ks) >= num_test_images:
+        raise ValueError(f"`ks` must be below the {num_test_images} images of the test split, got {max(ks)}.")
+
+
+def describe(config, train_images, test_images, sampler, model, steps_per_epoch) -> None:
+    """Prints what is about to be trained, on what."""
+    devices = ", ".join(device.name.split(":", 1)[1] for device in tf.config.get_visible_devices())
+    print(
+        f"{config.method} with the {config.loss} loss, {config.backbone} on {devices}, "
+        f"{model.embedder.count_params():,} weights\n"
+        f"training: {len(train_images):,} images of {train_images.num_classes:,} classes, "
+        f"unseen: {len(test_images):,} images of {test_images.num_classes:,} classes\n"
+        f"batches of {sampler.batch_size}: {sampler.classes_per_batch} classes x {sampler.images_per_class} "
+        f"images, M = {sampler.steps_per_projection} steps a projection, "
+        f"lambda = {config.effective_proximal_weight:g}\n"
+        f"{config.epochs} epochs of {steps_per_epoch} steps, beginning at step {int(model.step)}",
+        flush=True,
+    )
+
+
+def progress_callbacks(progress: str) -> list:
+    """Returns TensorFlow Addons' progress bar where it is asked for; Keras shows the others itself."""
+    if progress != "tqdm":
+        return []
+    with warnings.catch_warnings():
+        # Importing it announces the end of its development, which is no concern of who sees the bar.
+        warnings.simplefilter("ignore")
+        from tensorflow_addons.callbacks import TQDMProgressBar
+    return [TQDMProgressBar()]
+
+
+def fit_from_step(model, dataset, epochs: int, steps_per_epoch: int, callbacks: list, verbose: int) -> None:
+    """Trains from the model's step to the end of the last epoch, first completing an epoch left half way."""
+    epoch, done = divmod(int(model.step), steps_per_epoch)
+    if done and epoch < epochs:
+        model.fit(
+            dataset,
+            initial_epoch=epoch,
+            epochs=epoch + 1,
+            steps_per_epoch=steps_per_epoch - done,
+            callbacks=callbacks,
+            verbose=verbose,
+        )
+        epoch += 1
+        if model.stop_training:
+            return
+    if epoch < epochs:
+        model.fit(
+            dataset,
+            initial_epoch=epoch,
+            epochs=epochs,
+            steps_per_epoch=steps_per_epoch,
+            callbacks=callbacks,
+            verbose=verbose,
+        )
+
+
+def finish(config, folder, model, recall, log, preprocessing, test_images) -> dict:
+    """Exports the best epoch's embedder and writes metrics.json and the learning curves."""
+    model.embedder.load_weights(str(folder.best_weights)).expect_partial()
+    save_embedder(model.embedder, preprocessing, folder.embedder)
+    best = dict(recall.best)
+    if config.clustering == "best":
+        embeddings = embed(
+            model.embedder, test_images, preprocessing=preprocessing, batch_size=config.batch_size
+        )
+        best.update(evaluate(embeddings, test_images.labels, ks=config.ks, seed=config.seed))
+    metrics = {"best": best, "untrained": recall.untrained, "steps": int(model.step)}
+    folder.write_metrics(metrics)
+    draw_learning_curves(log.rows, folder.curves)
+    print(
+        f"\nBest epoch: {best['epoch']} of {config.epochs}. "
+        f"On {test_images.num_classes:,} unseen classes, in percent:\n"
+        f"{format_report({'untrained': recall.untrained, 'best': best})}\n"
+        f"Embedder: {folder.embedder}\nCurves: {folder.curves}",
+        flush=True,
+    )
+    return metrics
+
+
+if __name__ == "__main__":
+    run(main, define_flags, USAGE)

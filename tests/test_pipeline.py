@@ -1,0 +1,119 @@
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from profs_tf.datasets.image_list import ImageList
+from profs_tf.images import Preprocessing, prepare_for_training
+from profs_tf.pipeline import evaluation_pipeline, train_pipeline
+from profs_tf.sampling.batch_sampler import BatchSampler
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (24, 12, 12, 3), np.uint8)
+LABELS = np.repeat(np.arange(6), 4)
+PLAIN = Preprocessing(resize=12, crop=12, mirror=False)
+
+
+def take(dataset, count):
+    return list(itertools.islice(dataset.as_numpy_iterator(), count))
+
+
+def in_memory():
+    return ImageList.from_labels(PIXELS, LABELS)
+
+
+def test_batches_are_the_samplers():
+    sampler = BatchSampler(LABELS, 6, 2, seed=5)
+    for step, (images, labels, is_representative) in enumerate(
+        take(train_pipeline(in_memory(), sampler, PLAIN), 40)
+    ):
+        batch = sampler.batch(step)
+        np.testing.assert_array_equal(images, PIXELS[batch.indices])
+        np.testing.assert_array_equal(labels, batch.labels)
+        np.testing.assert_array_equal(is_representative, batch.is_representative)
+
+
+def test_representatives_stay_for_a_projection_and_change_at_its_end():
+    sampler = BatchSampler(LABELS, 6, 2, seed=5)
+    assert sampler.steps_per_projection == 12
+    seen = {}
+    for step, (images, labels, is_representative) in enumerate(
+        take(train_pipeline(in_memory(), sampler, PLAIN, prefetch=8), 60)
+    ):
+        for image, label in zip(images[is_representative == 1], labels[is_representative == 1]):
+            seen.setdefault((step // 12, label), set()).add(image.tobytes())
+    assert all(len(pictures) == 1 for pictures in seen.values())
+    changes = [seen[k, c] != seen[k + 1, c] for k, c in seen if (k + 1, c) in seen]
+    assert np.mean(changes) > 0.4  # of four images one is drawn again with probability 1/4
+
+
+def test_augmentation_depends_on_step_and_position_only():
+    sampler = BatchSampler(LABELS, 6, 2, seed=5)
+    shifted = Preprocessing(resize=12, crop=12, shift=3)
+    whole = take(train_pipeline(in_memory(), sampler, shifted), 20)
+    sampler.first_step = 13
+    late = take(train_pipeline(in_memory(), sampler, shifted), 7)
+    for before, after in zip(whole[13:], late):
+        np.testing.assert_array_equal(before[0], after[0])
+    assert any((a[0][0] != b[0][0]).any() for a, b in zip(whole[:5], whole[1:6]))
+
+
+def test_each_image_of_a_batch_has_its_own_crop():
+    same = ImageList.from_labels(np.repeat(PIXELS[:1], 24, axis=0), LABELS)
+    images = take(train_pipeline(same, BatchSampler(LABELS, 12), Preprocessing(12, 12, 3)), 1)[0][0]
+    assert len({image.tobytes() for image in images}) > 8
+
+
+def test_seeds_differ_in_augmentation():
+    shifted = Preprocessing(resize=12, crop=12, shift=3)
+    by_seed = {}
+    for seed in (1, 1 + 2**31):
+        sampler = BatchSampler(np.zeros(1, int), 2, 2, seed=seed)
+        one = ImageList.from_labels(PIXELS[:1], [0])
+        by_seed[seed] = np.stack([batch[0] for batch in take(train_pipeline(one, sampler, shifted), 8)])
+    first, second = by_seed.values()
+    assert (first != second).any()
+
+
+def test_files_are_read_by_path(tmp_path):
+    paths = []
+    for number, picture in enumerate(PIXELS):
+        paths.append(str(tmp_path / f"bild ü {number}.PNG"))
+        Image.fromarray(picture).save(paths[-1], "PNG")
+    files = ImageList.from_labels(paths, LABELS)
+    sampler = BatchSampler(LABELS, 6, 2)
+    for a, b in zip(
+        take(train_pipeline(files, sampler, PLAIN), 3), take(train_pipeline(in_memory(), sampler, PLAIN), 3)
+    ):
+        np.testing.assert_array_equal(a[0], b[0])
+    np.testing.assert_array_equal(np.concatenate(take(evaluation_pipeline(files, PLAIN, 7), 4)), PIXELS)
+
+
+def test_evaluation_keeps_the_order_and_the_last_short_batch():
+    batches = take(evaluation_pipeline(in_memory(), PLAIN, 7), 9)
+    assert [len(batch) for batch in batches] == [7, 7, 7, 3]
+    np.testing.assert_array_equal(np.concatenate(batches), PIXELS)
+
+
+def test_augmented_picture_is_that_of_images():
+    sampler = BatchSampler(LABELS, 6, 2, seed=5)
+    shifted = Preprocessing(resize=12, crop=12, shift=3)
+    image = take(train_pipeline(in_memory(), sampler, shifted), 3)[2][0][4]
+    run_seed = tf.constant([5, 0x5EED], tf.int32)
+    fold_in = tf.random.experimental.stateless_fold_in
+    seed = fold_in(fold_in(run_seed, tf.constant(2, tf.int64)), tf.constant(4, tf.int64))
+    np.testing.assert_array_equal(
+        image, prepare_for_training(tf.constant(PIXELS[sampler.batch(2).indices[4]]), shifted, seed)
+    )
+
+
+def test_pipeline_is_endless_for_keras():
+    dataset = train_pipeline(in_memory(), BatchSampler(LABELS, 6))
+    assert dataset.cardinality() == tf.data.INFINITE_CARDINALITY
+    assert dataset.element_spec[0] == tf.TensorSpec([6, 12, 12, 3], tf.uint8)
+
+
+def test_a_sampler_of_other_images_is_refused():
+    with pytest.raises(ValueError, match="knows 23 images, the list has 24"):
+        train_pipeline(in_memory(), BatchSampler(LABELS[:23], 6))
