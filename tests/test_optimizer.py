@@ -1,0 +1,521 @@
+"""HeadAdam against Adam written out in NumPy, and against Keras's own."""
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profs_tf.embedder import head_variables
+from profs_tf.optimizer import HeadAdam, head_adam
+
+BETA_1, BETA_2, EPSILON = 0.9, 0.99, 1e-7
+# Powers of two: products of rates and multipliers are then exact, so that equal means equal in every bit.
+RATE = 2.0**-7
+
+
+def embedder(head="head"):
+    images = tf.keras.Input((5,))
+    # All ones: no gradient of a sum of outputs is near zero, where a step could turn its sign.
+    x = tf.keras.layers.Dense(4, kernel_initializer="ones", name="body")(images)
+    return tf.keras.Model(images, tf.keras.layers.Dense(3, kernel_initializer="ones", name=head)(x))
+
+
+def small_output_sum(labels, outputs):
+    """Small enough for Keras's first loss scale, 32,768, to overflow nothing in half precision."""
+    return tf.reduce_sum(outputs, -1) / 100
+
+
+def variables(seed=0):
+    rng = np.random.default_rng(seed)
+    return [
+        tf.Variable(rng.normal(size=(3, 2)).astype("f"), name="a"),
+        tf.Variable(rng.normal(size=(4,)).astype("f"), name="b"),
+        tf.Variable(np.float32(1.2), name="c"),
+    ]
+
+
+def gradients(steps, seed=1):
+    rng = np.random.default_rng(seed)
+    return [[rng.normal(size=shape).astype("f") for shape in ((3, 2), (4,), ())] for _ in range(steps)]
+
+
+def values(trained):
+    return [variable.numpy() for variable in trained]
+
+
+def step(optimizer, grads, trained):
+    optimizer.apply_gradients(zip([tf.constant(grad) for grad in grads], trained))
+
+
+def train(optimizer, steps=10, trained=None):
+    trained = variables() if trained is None else trained
+    for grads in gradients(steps):
+        step(optimizer, grads, trained)
+    return values(trained)
+
+
+def with_multipliers(multipliers, **options):
+    """A HeadAdam, variables, and the multiplier set for each that is given one."""
+    optimizer = HeadAdam(RATE, beta_2=BETA_2, **options)
+    trained = variables()
+    for variable, multiplier in zip(trained, multipliers):
+        if multiplier is not None:
+            optimizer.set_multiplier([variable], multiplier)
+    return optimizer, trained
+
+
+def numpy_adam(start, grads, rates):
+    """Adam of Kingma and Ba, in the form before their section 2.1, in float64, with a rate for each step."""
+    value, m, v = np.float64(start), 0.0, 0.0
+    for t, (grad, rate) in enumerate(zip(grads, rates), start=1):
+        m = BETA_1 * m + (1 - BETA_1) * np.float64(grad)
+        v = BETA_2 * v + (1 - BETA_2) * np.float64(grad) ** 2
+        alpha = rate * np.sqrt(1 - BETA_2**t) / (1 - BETA_1**t)
+        value = value - alpha * m / (np.sqrt(v) + EPSILON)
+    return value
+
+
+def assert_numpy(trained, rates, steps=10):
+    """``rates[i][t]``: the learning rate of variable i at step t."""
+    grads = gradients(steps)
+    for i, (got, start) in enumerate(zip(trained, values(variables()))):
+        want = numpy_adam(start, [grads[t][i] for t in range(steps)], rates[i])
+        np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+
+
+def assert_equal(got, want):
+    for left, right in zip(got, want):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_ten_steps_equal_adam_with_a_rate_for_each_variable():
+    optimizer = HeadAdam(1e-3, beta_2=BETA_2)
+    trained = variables()
+    optimizer.set_multiplier(trained[1:2], 10.0)
+    optimizer.set_learning_rate(trained[2:], 5e-4)
+    assert_numpy(train(optimizer, trained=trained), [[1e-3] * 10, [1e-2] * 10, [5e-4] * 10])
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    multipliers=st.lists(st.floats(0, 100, width=32), min_size=3, max_size=3),
+    base=st.floats(1e-5, 1e-1),
+)
+def test_any_multipliers_equal_numpy(multipliers, base):
+    optimizer = HeadAdam(base, beta_2=BETA_2)
+    trained = variables()
+    for variable, multiplier in zip(trained, multipliers):
+        optimizer.set_multiplier([variable], multiplier)
+    got = train(optimizer, steps=3, trained=trained)
+    grads = gradients(3)
+    for i, start in enumerate(values(variables())):
+        rate = multipliers[i] * base
+        want = numpy_adam(start, [grads[t][i] for t in range(3)], [rate] * 3)
+        np.testing.assert_allclose(got[i], want, rtol=2e-6, atol=2e-6 * max(1.0, 10 * rate))
+
+
+ADAM_OPTIONS = [
+    {},
+    {"amsgrad": True},
+    {"clipnorm": 0.5},
+    {"global_clipnorm": 0.5},
+    {"clipvalue": 0.1},
+    {"weight_decay": 0.01},
+    {"use_ema": True, "ema_overwrite_frequency": 4},
+]
+
+
+@pytest.mark.parametrize("options", ADAM_OPTIONS, ids=lambda options: next(iter(options), "plain"))
+@pytest.mark.parametrize("multipliers", [(None, None, None), (1.0, 1.0, 1.0)], ids=["unset", "one"])
+def test_is_keras_adam_bit_for_bit_where_multipliers_are_one(options, multipliers):
+    optimizer, trained = with_multipliers(multipliers, **options)
+    got = train(optimizer, trained=trained)
+    assert_equal(got, train(tf.keras.optimizers.Adam(RATE, beta_2=BETA_2, **options)))
+
+
+@pytest.mark.parametrize("options", [{}, {"amsgrad": True}, {"clipnorm": 0.5}], ids=str)
+def test_multiplied_variable_is_keras_adam_with_the_multiplied_rate(options):
+    optimizer, trained = with_multipliers((None, 8.0, 0.25), **options)
+    got = train(optimizer, trained=trained)
+    for i, multiplier in enumerate((1.0, 8.0, 0.25)):
+        want = train(tf.keras.optimizers.Adam(RATE * multiplier, beta_2=BETA_2, **options))
+        np.testing.assert_array_equal(got[i], want[i])
+
+
+def test_weight_decay_takes_the_base_rate_for_every_variable():
+    optimizer, trained = with_multipliers((None, 8.0, None), weight_decay=0.5)
+    start = trained[1].numpy()
+    step(optimizer, [np.zeros(variable.shape, "f") for variable in trained], trained)
+    np.testing.assert_allclose(trained[1], start * (1 - 0.5 * RATE), rtol=1e-6)
+
+
+def test_multiplier_zero_freezes():
+    optimizer, trained = with_multipliers((0.0, None, None))
+    start = values(trained)
+    got = train(optimizer, trained=trained)
+    np.testing.assert_array_equal(got[0], start[0])
+    assert np.all(got[1] != start[1])
+
+
+def test_sparse_gradients():
+    """Rows 0 and 2 of a table, row 0 twice, as an embedding look-up yields them."""
+    start = np.arange(8, dtype="f").reshape(4, 2)
+    rows = tf.IndexedSlices(
+        tf.constant([[1.0, 2.0], [3.0, 4.0], [5.0, -6.0]]), tf.constant([0, 2, 0]), [4, 2]
+    )
+    dense = tf.constant([[6.0, -4.0], [0.0, 0.0], [3.0, 4.0], [0.0, 0.0]])
+    table, other = tf.Variable(start), tf.Variable(start)
+    optimizer = HeadAdam(RATE, beta_2=BETA_2)
+    optimizer.set_multiplier([table], 8.0)
+    reference = tf.keras.optimizers.Adam(RATE * 8, beta_2=BETA_2)
+    for _ in range(3):
+        optimizer.apply_gradients([(rows, table)])
+        reference.apply_gradients([(dense, other)])
+    np.testing.assert_allclose(table, other, rtol=1e-6)
+    assert np.all(table.numpy()[[0, 2]] != start[[0, 2]])
+    np.testing.assert_array_equal(table.numpy()[[1, 3]], start[[1, 3]])
+
+
+def compiled_train(optimizer, trained, **function_options):
+    optimizer.build(trained)
+    compiled = tf.function(lambda *grads: optimizer.apply_gradients(zip(grads, trained)), **function_options)
+    for grads in gradients(10):
+        compiled(*[tf.constant(grad) for grad in grads])
+    return values(trained)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True], ids=["graph", "xla"])
+def test_compiled_steps_equal_eager_ones(jit_compile):
+    eager, start = with_multipliers((None, 8.0, 0.25))
+    want = train(eager, trained=start)
+    optimizer, trained = with_multipliers((None, 8.0, 0.25))
+    got = compiled_train(optimizer, trained, jit_compile=jit_compile)
+    for left, right in zip(got, want):
+        np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-6)
+
+
+def test_update_compiled_variable_by_variable():
+    """What ``jit_compile`` of the optimiser does where there is a GPU; without one Keras switches it off."""
+    optimizer, trained = with_multipliers((None, 8.0, 0.25))
+    optimizer.jit_compile = True
+    got = train(optimizer, trained=trained)
+    assert_numpy(got, [[RATE] * 10, [RATE * 8] * 10, [RATE / 4] * 10])
+
+
+def test_multiplier_changes_between_steps_of_a_compiled_loop():
+    optimizer, trained = with_multipliers((None, 1.0, None))
+    optimizer.build(trained)
+    compiled = tf.function(lambda *grads: optimizer.apply_gradients(zip(grads, trained)))
+    for t, grads in enumerate(gradients(10)):
+        if t == 5:
+            optimizer.set_multiplier(trained[1:2], 4.0)
+        compiled(*[tf.constant(grad) for grad in grads])
+    assert_numpy(values(trained), [[RATE] * 10, [RATE] * 5 + [4 * RATE] * 5, [RATE] * 10])
+
+
+def test_first_multiplier_after_the_first_update_is_refused():
+    optimizer, trained = with_multipliers((None, 2.0, None))
+    train(optimizer, steps=1, trained=trained)
+    with pytest.raises(ValueError, match=r"`variables` must get their first multiplier before.*got a:0"):
+        optimizer.set_multiplier(trained[:1], 2.0)
+
+
+@pytest.mark.parametrize("multiplier", [-1.0, float("nan"), float("inf")])
+def test_bad_multiplier_is_refused(multiplier):
+    with pytest.raises(ValueError, match=rf"`multiplier` must be a finite number >= 0, got {multiplier}\."):
+        HeadAdam().set_multiplier(variables(), multiplier)
+    with pytest.raises(ValueError, match=r"`multiplier` must be"):
+        HeadAdam(multipliers={"a:0": multiplier})
+
+
+class TestLearningRate:
+    def test_reads_the_base_rate(self):
+        optimizer, trained = with_multipliers((None, 8.0, None))
+        train(optimizer, trained=trained)
+        assert optimizer.learning_rate.numpy() == RATE
+        assert optimizer.lr.numpy() == RATE
+
+    def test_setting_it_scales_all_rates(self):
+        optimizer, trained = with_multipliers((None, 8.0, None))
+        for t, grads in enumerate(gradients(10)):
+            if t == 4:
+                optimizer.learning_rate = RATE / 2
+            step(optimizer, grads, trained)
+        base = [RATE] * 4 + [RATE / 2] * 6
+        assert_numpy(values(trained), [base, [8 * rate for rate in base], base])
+
+    def test_schedule_scales_all_rates(self):
+        schedule = tf.keras.optimizers.schedules.PiecewiseConstantDecay([3, 6], [RATE, RATE / 2, RATE / 4])
+        optimizer = HeadAdam(schedule, beta_2=BETA_2)
+        trained = variables()
+        optimizer.set_multiplier(trained[1:2], 8.0)
+        optimizer.set_learning_rate(trained[2:], 3 * RATE)
+        got = train(optimizer, trained=trained)
+        base = [RATE] * 4 + [RATE / 2] * 3 + [RATE / 4] * 3
+        assert_numpy(got, [base, [8 * rate for rate in base], [3 * rate for rate in base]])
+        assert optimizer.learning_rate.numpy() == RATE / 4
+
+    def test_absolute_rate_is_one_now_and_follows_the_base_later(self):
+        optimizer = HeadAdam(RATE, beta_2=BETA_2)
+        trained = variables()
+        optimizer.learning_rate = 2 * RATE
+        optimizer.set_learning_rate(trained[:1], 6 * RATE)
+        for t, grads in enumerate(gradients(10)):
+            if t == 4:
+                optimizer.learning_rate = RATE
+            step(optimizer, grads, trained)
+        base = [2 * RATE] * 4 + [RATE] * 6
+        assert_numpy(values(trained), [[3 * rate for rate in base], base, base])
+
+    @pytest.mark.parametrize(
+        "zero", [0.0, tf.keras.optimizers.schedules.PolynomialDecay(0.0, 10, 1e-3)], ids=["float", "warm-up"]
+    )
+    def test_absolute_rate_at_base_zero_is_refused(self, zero):
+        with pytest.raises(
+            ValueError, match=r"`rate` must be set while the base learning rate is > 0, got 0\.01"
+        ):
+            HeadAdam(zero).set_learning_rate(variables(), 0.01)
+
+    @pytest.mark.parametrize("name", ["scheduler", "plateau"])
+    def test_callbacks_of_fit(self, name):
+        """The callback divides the rate by ten after the second epoch, on the plateau again after it."""
+        model = embedder()
+        optimizer = head_adam(model, 1e-3, head_multiplier=8.0)
+        model.compile(optimizer, loss=small_output_sum)
+        callback = {
+            "scheduler": tf.keras.callbacks.LearningRateScheduler(
+                lambda epoch, rate: 1e-3 if epoch < 2 else 1e-4
+            ),
+            "plateau": tf.keras.callbacks.ReduceLROnPlateau("loss", factor=0.1, patience=1, min_delta=1e6),
+        }[name]
+        moves = MovesByEpoch()
+        data = tf.data.Dataset.from_tensors((tf.ones((1, 5)), tf.zeros((1, 1))))
+        model.fit(data, epochs=3, callbacks=[moves, callback], verbose=0)
+        np.testing.assert_allclose(moves.of["body/bias:0"], [1e-3, 1e-3, 1e-4], rtol=0.02)
+        np.testing.assert_allclose(moves.of["head/bias:0"], [8e-3, 8e-3, 8e-4], rtol=0.02)
+        last = {"scheduler": 1e-4, "plateau": 1e-5}[name]
+        np.testing.assert_allclose(optimizer.learning_rate, last, rtol=1e-6)
+
+
+class MovesByEpoch(tf.keras.callbacks.Callback):
+    """How far each variable's first element moves in an epoch; its learning rate, for constant gradients."""
+
+    def on_train_begin(self, logs=None):
+        self.of = {variable.name: [] for variable in self.model.trainable_variables}
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._start = values(self.model.trainable_variables)
+
+    def on_epoch_end(self, epoch, logs=None):
+        for variable, start in zip(self.model.trainable_variables, self._start):
+            self.of[variable.name].append(abs(variable.numpy() - start).flat[0])
+
+
+class TestCheckpoint:
+    def interrupted(self, tmp_path, build_before_restore, resumed_class=HeadAdam):
+        optimizer, trained = with_multipliers((None, 8.0, 0.25))
+        for grads in gradients(10)[:5]:
+            step(optimizer, grads, trained)
+        path = tf.train.Checkpoint(optimizer=optimizer, variables=trained).write(str(tmp_path / "checkpoint"))
+        resumed, restored = with_multipliers((None, 8.0, 0.25))
+        if build_before_restore:
+            resumed.build(restored)
+        status = tf.train.Checkpoint(optimizer=resumed, variables=restored).read(path)
+        for grads in gradients(10)[5:]:
+            step(resumed, grads, restored)
+        status.assert_consumed()
+        return resumed, values(restored)
+
+    @pytest.mark.parametrize("build_before_restore", [True, False], ids=["built", "deferred"])
+    def test_resumed_run_equals_an_uninterrupted_one_in_every_bit(self, tmp_path, build_before_restore):
+        whole, trained = with_multipliers((None, 8.0, 0.25))
+        want = train(whole, trained=trained)
+        resumed, got = self.interrupted(tmp_path, build_before_restore)
+        assert_equal(got, want)
+        assert_equal(values(resumed.variables), values(whole.variables))
+        assert resumed.iterations.numpy() == 10
+
+    @pytest.mark.parametrize(
+        "written_by", [HeadAdam, tf.keras.optimizers.Adam], ids=["by HeadAdam", "by Adam"]
+    )
+    def test_keras_adam_and_head_adam_read_each_other(self, tmp_path, written_by):
+        read_by = tf.keras.optimizers.Adam if written_by is HeadAdam else HeadAdam
+        written, trained = written_by(RATE), variables()
+        if written_by is HeadAdam:
+            written.set_multiplier(trained, 8.0)
+        train(written, trained=trained)
+        path = tf.train.Checkpoint(optimizer=written).write(str(tmp_path / "checkpoint"))
+        read = read_by(0.5)
+        read.build(trained)
+        tf.train.Checkpoint(optimizer=read).read(path).assert_consumed()
+        assert_equal(values(read.variables), values(written.variables))
+
+    def test_restoring_keeps_the_multiplier_that_the_program_set(self, tmp_path):
+        before, trained = with_multipliers((None, 8.0, None))
+        train(before, trained=trained)
+        path = tf.train.Checkpoint(optimizer=before).write(str(tmp_path / "checkpoint"))
+        after, other = with_multipliers((None, 2.0, None))
+        after.build(other)
+        tf.train.Checkpoint(optimizer=after).read(path)
+        assert after.get_config()["multipliers"] == {"b:0": 2.0}
+
+
+class TestLossScaling:
+    def test_wrapped_optimizer_updates_alike(self):
+        optimizer, trained = with_multipliers((None, 8.0, 0.25))
+        wrapped = tf.keras.mixed_precision.LossScaleOptimizer(optimizer, dynamic=False, initial_scale=4.0)
+        for grads in gradients(10):
+            scaled = [tf.constant(np.float32(4) * grad) for grad in grads]
+            step(wrapped, wrapped.get_unscaled_gradients(scaled), trained)
+        assert_numpy(values(trained), [[RATE] * 10, [8 * RATE] * 10, [RATE / 4] * 10])
+
+    def test_step_with_overflow_is_skipped(self):
+        optimizer, trained = with_multipliers((None, 8.0, 0.25))
+        wrapped = tf.keras.mixed_precision.LossScaleOptimizer(optimizer)
+        start = values(trained)
+        infinite = [tf.fill(variable.shape, float("inf")) for variable in trained]
+        step(wrapped, wrapped.get_unscaled_gradients(infinite), trained)
+        assert_equal(values(trained), start)
+
+    def test_under_the_mixed_precision_policy(self):
+        tf.keras.mixed_precision.set_global_policy("mixed_float16")
+        try:
+            model = embedder()
+            model.compile(head_adam(model, 1e-3, head_multiplier=8.0), loss=small_output_sum)
+        finally:
+            tf.keras.mixed_precision.set_global_policy("float32")
+        start = values(model.trainable_variables)
+        model.fit(tf.ones((1, 5)), tf.zeros((1, 1)), verbose=0)
+        moved = [abs(new - old).max() for new, old in zip(values(model.trainable_variables), start)]
+        np.testing.assert_allclose(moved, [1e-3, 1e-3, 8e-3, 8e-3], rtol=0.02)
+
+
+class TestConfig:
+    def test_round_trip_trains_alike(self):
+        optimizer, trained = with_multipliers((None, 8.0, 0.25), clipnorm=0.5)
+        config = optimizer.get_config()
+        assert config["multipliers"] == {"b:0": 8.0, "c:0": 0.25}
+        want = train(optimizer, trained=trained)
+        assert_equal(train(HeadAdam.from_config(config)), want)
+        assert_equal(train(HeadAdam.from_config(HeadAdam.from_config(config).get_config())), want)
+
+    def test_round_trip_by_registered_name(self):
+        optimizer, _ = with_multipliers((None, 8.0, None))
+        loaded = tf.keras.optimizers.deserialize(tf.keras.optimizers.serialize(optimizer))
+        assert type(loaded) is HeadAdam
+        assert loaded.get_config() == optimizer.get_config()
+
+    def test_round_trip_of_a_schedule(self):
+        schedule = tf.keras.optimizers.schedules.ExponentialDecay(RATE, 3, 0.5)
+        want = train(HeadAdam(schedule, multipliers={"b:0": 8.0}))
+        config = HeadAdam(schedule, multipliers={"b:0": 8.0}).get_config()
+        assert_equal(train(HeadAdam.from_config(config)), want)
+
+    def test_names_without_a_variable_are_refused(self):
+        with pytest.raises(
+            ValueError, match=r"`multipliers` must name single variables, got 'x:0'.*a:0, b:0, c:0"
+        ):
+            train(HeadAdam(multipliers={"x:0": 2.0}))
+
+    def test_names_of_several_variables_are_refused(self):
+        optimizer = HeadAdam(multipliers={"w:0": 2.0})
+        with pytest.raises(ValueError, match=r"got 'w:0', which names 2 of"):
+            optimizer.build([tf.Variable(0.0, name="w"), tf.Variable(0.0, name="w")])
+
+    def test_one_name_with_two_multipliers_cannot_be_configured(self):
+        optimizer = HeadAdam()
+        optimizer.set_multiplier([tf.Variable(0.0, name="w")], 2.0)
+        optimizer.set_multiplier([tf.Variable(0.0, name="w")], 3.0)
+        with pytest.raises(
+            ValueError, match=r"told apart by the variables' names, got 'w:0' with 2.0 and with 3.0"
+        ):
+            optimizer.get_config()
+
+
+class TestHeadAdam:
+    def test_defaults_are_those_of_the_paper(self):
+        model = embedder()
+        config = head_adam(model).get_config()
+        assert config["learning_rate"] == pytest.approx(1e-4)
+        assert (config["beta_1"], config["beta_2"]) == (0.9, 0.99)
+        assert config["multipliers"] == {"head/kernel:0": 10.0, "head/bias:0": 10.0}
+
+    @pytest.mark.parametrize("how", ["name", "layer", "variables"])
+    def test_head_of_another_name(self, how):
+        model = embedder(head="projection")
+        layer = model.get_layer("projection")
+        head_layer = {"name": "projection", "layer": layer, "variables": layer.trainable_variables}[how]
+        config = head_adam(model, head_multiplier=3.0, head_layer=head_layer).get_config()
+        assert config["multipliers"] == {"projection/kernel:0": 3.0, "projection/bias:0": 3.0}
+
+    def test_options_reach_adam(self):
+        assert head_adam(embedder(), clipnorm=0.5, epsilon=0.1).get_config()["clipnorm"] == 0.5
+
+    def test_unknown_head_is_refused_with_the_layers_there_are(self):
+        with pytest.raises(
+            ValueError, match=r"`head_layer` must name one layer.*'head'.*`head_layer=`.*body, top"
+        ):
+            head_adam(embedder(head="top"))
+
+    def test_empty_list_is_refused(self):
+        with pytest.raises(ValueError, match=r"`head_layer` must hold at least one variable"):
+            head_adam(embedder(), head_layer=[])
+
+    def test_only_the_head_moves_faster(self):
+        model = embedder()
+        optimizer = head_adam(model, RATE, head_multiplier=8.0)
+        start = values(model.trainable_variables)
+        ones = [np.ones(variable.shape, "f") for variable in model.trainable_variables]
+        step(optimizer, ones, model.trainable_variables)
+        head = {variable.ref() for variable in head_variables(model)}
+        for variable, before in zip(model.trainable_variables, start):
+            rate = RATE * 8 if variable.ref() in head else RATE
+            np.testing.assert_allclose(before - variable.numpy(), np.full(before.shape, rate), rtol=1e-4)
+
+
+def test_two_replicas_compute_what_one_does():
+    """In a process of its own, since virtual devices can only be made before TensorFlow starts."""
+    program = """
+        import numpy as np, tensorflow as tf
+        from profs_tf.optimizer import HeadAdam
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+        strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        with strategy.scope():
+            trained = [tf.Variable([1.0, 2.0], name="a"), tf.Variable([3.0, 4.0], name="b")]
+            optimizer = HeadAdam(2.0**-7, multipliers={"a:0": 4.0})
+            optimizer.set_multiplier(trained[1:], 8.0)
+            optimizer.build(trained)
+
+        @tf.function
+        def train():
+            def step():
+                replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+                grad = tf.cast(replica + 1, tf.float32) * tf.constant([0.5, -1.0])
+                optimizer.apply_gradients([(grad, variable) for variable in trained])
+            for _ in range(3):
+                strategy.run(step)
+
+        train()
+        for variable, multiplier in zip(trained, (4, 8)):
+            alone = tf.Variable([1.0, 2.0] if multiplier == 4 else [3.0, 4.0])
+            adam = tf.keras.optimizers.Adam(2.0**-7 * multiplier)
+            for _ in range(3):
+                adam.apply_gradients([(tf.constant([1.5, -3.0]), alone)])
+            for replica in strategy.experimental_local_results(variable):
+                np.testing.assert_allclose(replica, alone, rtol=1e-6)
+        print("equal")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.stdout == "equal\n", done.stderr
