@@ -204,8 +204,8 @@ class RecallCallback(tf.keras.callbacks.Callback):
         self._evaluations_since_best += 1
         if self.patience is not None and self._evaluations_since_best >= self.patience:
             self.model.stop_training = True
-            logging.info(
-                "No new best %s in %d evaluations: stopping.", monitored, self._evaluations_since_best
+            print(
+                f"No better {monitored} in {self._evaluations_since_best} evaluations: stopping.", flush=True
             )
 
     @property

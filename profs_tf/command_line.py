@@ -3,6 +3,7 @@
 Exit codes: 0 done, 1 failed, 2 bad use (a flag, a value, missing data), 130 interrupted by Ctrl-C or SIGTERM.
 """
 
+import logging as standard_logging
 import sys
 import textwrap
 from typing import Callable
@@ -80,7 +81,9 @@ def _placeholder(flag: flags.Flag) -> str:
 def _start_logging() -> None:
     flags.FLAGS.mark_as_parsed()
     logging.use_absl_handler()
-    logging.set_verbosity(logging.INFO)
+    logging.set_verbosity(logging.WARNING)
+    # Saving a model alone gives half a dozen warnings that no user can act on.
+    standard_logging.getLogger("tensorflow").setLevel(standard_logging.ERROR)
 
 
 def _exit(message: str, code: int) -> None:

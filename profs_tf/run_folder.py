@@ -84,7 +84,8 @@ class RunFolder:
             ValueError: with the bytes needed and free.
         """
         needed = 4 * num_weights * _COPIES_OF_WEIGHTS + _SMALL_FILES
-        free = shutil.disk_usage(self.path).free
+        existing = next(path for path in (self.path, *self.path.absolute().parents) if path.exists())
+        free = shutil.disk_usage(existing).free
         if free < needed:
             raise ValueError(
                 f"`output_dir` needs about {needed / 2**20:.0f} MB free for checkpoints and the exported "

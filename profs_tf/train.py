@@ -4,7 +4,7 @@ import dataclasses
 import warnings
 
 import tensorflow as tf
-from absl import flags, logging
+from absl import flags
 
 from profs_tf import config_flags, datasets
 from profs_tf.building import build_model, build_preprocessing, build_sampler
@@ -82,9 +82,9 @@ def train(config: Config, folder: RunFolder, resume: bool = False, progress: str
     sampler = build_sampler(config, train_images)
     steps_per_epoch = config.steps_per_epoch or len(sampler)
     model = build_model(config, sampler.num_classes, steps_per_epoch)
+    folder.check_space(model.embedder.count_params())
     if not resume:
         folder.create(config)
-    folder.check_space(model.embedder.count_params())
 
     recall = RecallCallback(
         test_images,
@@ -101,7 +101,7 @@ def train(config: Config, folder: RunFolder, resume: bool = False, progress: str
     log = RunLog(folder.log, folder.tensorboard, sampler.batch_size, recall)
     checkpoint = RunCheckpoint(folder.checkpoints, model, {"recall": recall}, config.checkpoint_every_steps)
     if resume and not checkpoint.restore():
-        logging.info("%s has no checkpoint yet: beginning at step 0.", folder.path)
+        print(f"{folder.path} has no checkpoint yet: beginning at step 0.")
     log.keep_epochs(int(model.step) // steps_per_epoch)
     describe(config, train_images, test_images, sampler, model, steps_per_epoch)
 

@@ -1,0 +1,133 @@
+"""What holds for the package as a whole: imports, silence, the house's rules."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "profs_tf"
+COMMANDS = {"train", "evaluate", "export", "retrieve"}
+MODULES = {
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).replace(".__init__", ""): path
+    for path in PACKAGE.rglob("*.py")
+}
+
+
+def imports_of(module, at_import_only=False):
+    """The modules that a module imports; with `at_import_only` without those inside functions."""
+    tree = ast.parse(MODULES[module].read_text("utf-8"))
+    inside = set()
+    if at_import_only:
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) or is_type_checking(
+                node
+            ):
+                inside.update(id(child) for child in ast.walk(node))
+    names = set()
+    for node in ast.walk(tree):
+        if id(node) in inside:
+            continue
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return names
+
+
+def is_type_checking(node):
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def is_within(name, package):
+    return name == package or name.startswith(package + ".")
+
+
+def modules_within(package):
+    return [module for module in MODULES if is_within(module, package)]
+
+
+def test_nothing_imports_a_command():
+    for module in MODULES:
+        for name in imports_of(module):
+            assert not any(is_within(name, f"profs_tf.{command}") for command in COMMANDS - {"evaluate"}), (
+                module
+            )
+            # `profs_tf.evaluate` is also a function of the package.
+            assert not name.startswith("profs_tf.evaluate."), module
+
+
+def test_only_commands_and_their_flags_import_absl_flags():
+    allowed = {f"profs_tf.{name}" for name in COMMANDS | {"config_flags", "command_line"}}
+    offenders = {
+        module for module in MODULES if any(is_within(name, "absl.flags") for name in imports_of(module))
+    }
+    assert offenders <= allowed
+
+
+def test_losses_import_only_losses():
+    for module in modules_within("profs_tf.losses"):
+        for name in imports_of(module):
+            assert is_within(name, "profs_tf.losses") or not is_within(name, "profs_tf"), (module, name)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        *modules_within("profs_tf.sampling"),
+        *modules_within("profs_tf.metrics"),
+        "profs_tf.datasets.image_list",
+        "profs_tf.config",
+        "profs_tf",
+    ],
+)
+def test_does_not_need_tensorflow(module):
+    reached, waiting = set(), [module]
+    while waiting:
+        current = waiting.pop()
+        if current in reached:
+            continue
+        reached.add(current)
+        for name in imports_of(current, at_import_only=True):
+            assert not is_within(name, "tensorflow"), f"{module} reaches tensorflow through {current}"
+            waiting += [known for known in (name, name.rpartition(".")[0]) if known in MODULES]
+
+
+def test_importing_is_silent_and_quick():
+    code = "import time; begin = time.monotonic(); {}; print(time.monotonic() - begin)"
+
+    def timed(statement):
+        return subprocess.run(
+            [sys.executable, "-W", "error::UserWarning", "-c", code.format(statement)],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PATH": "", "TF_CPP_MIN_LOG_LEVEL": ""}
+            if statement == "import tensorflow"
+            else {"PATH": ""},
+        )
+
+    ours = timed("import profs_tf")
+    assert ours.stderr == ""
+    float(ours.stdout)  # nothing but the time was printed
+    assert float(ours.stdout) < float(timed("import tensorflow").stdout) + 1.0
+
+
+def test_first_use_of_everything_is_silent():
+    code = "import profs_tf as profs; [getattr(profs, name) for name in profs.__all__]"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PATH": ""}
+    )
+    assert done.stdout == ""
+    assert done.stderr == ""
+
+
+def test_unknown_name_lists_the_valid_ones():
+    import profs_tf
+
+    with pytest.raises(
+        AttributeError, match="no attribute 'ProfModel'; it has: BatchSampler, .*train_pipeline"
+    ):
+        profs_tf.ProfModel  # noqa: B018
+    assert set(profs_tf.__all__) <= set(dir(profs_tf))

@@ -1,0 +1,75 @@
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from profs_tf.config import Config
+from profs_tf.run_folder import RunFolder, write_atomically
+
+
+def test_creates_and_reads_back(tmp_path):
+    folder = RunFolder(tmp_path / "a" / "b ü")
+    folder.create(Config(seed=5))
+    assert folder.read_config() == Config(seed=5)
+    folder.write_metrics({"best": {"recall@1": 0.5}})
+    assert json.loads(folder.metrics.read_text()) == {"best": {"recall@1": 0.5}}
+
+
+def test_another_run_is_refused_and_kept(tmp_path):
+    RunFolder(tmp_path).create(Config(seed=5))
+    with pytest.raises(FileExistsError, match="must not hold another run, got .* by --resume"):
+        RunFolder(tmp_path).create(Config(seed=6))
+    assert RunFolder(tmp_path).read_config().seed == 5
+
+
+def test_a_folder_with_other_files_is_refused(tmp_path):
+    (tmp_path / "thesis.tex").write_text("x")
+    with pytest.raises(FileExistsError, match="must be empty or new"):
+        RunFolder(tmp_path).create(Config())
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_file_in_the_way_is_refused(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(NotADirectoryError, match="must be a folder, got the file"):
+        RunFolder(tmp_path / "file").create(Config())
+
+
+def test_no_folder_is_refused():
+    with pytest.raises(ValueError, match="`output_dir` must name a folder"):
+        RunFolder("")
+
+
+def test_resuming_nothing_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="must hold a run to go on with"):
+        RunFolder(tmp_path).read_config()
+
+
+def test_a_full_disk_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=150 * 2**20))
+    folder = RunFolder(tmp_path / "not" / "yet")
+    folder.check_space(10**6)
+    with pytest.raises(ValueError, match="needs about 522 MB free .* has 150 MB"):
+        folder.check_space(10**7)
+
+
+def test_an_unwritable_folder_is_refused(tmp_path, monkeypatch):
+    def refuse(*arguments, **options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.mkdir", refuse)
+    with pytest.raises(PermissionError, match="`output_dir` must be writable, got .*Permission denied"):
+        RunFolder(tmp_path / "a").create(Config())
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "metrics.json"
+    write_atomically(path, "old")
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_atomically(path, "new")
+    assert path.read_text() == "old"
