@@ -12,14 +12,15 @@ _CHECK_ELEMENTS = 1 << 22
 
 
 def check_embeddings(embeddings, argument: str = "embeddings") -> np.ndarray:
-    """Returns embeddings as a NumPy array after checking them; float32 and float64 are not copied.
+    """Returns embeddings as a NumPy array after checking them; one of float16, float32 or float64 is not
+    copied.
 
     Args:
         embeddings: Floating point `[N, D]`, NumPy or TensorFlow.
         argument: The name of the argument in error messages.
 
     Returns:
-        `[N, D]`, float32 (from float16, bfloat16, float32) or float64.
+        `[N, D]`, float16, float32 or float64.
 
     Raises:
         ValueError: Not a non-empty float matrix, or not all finite.
@@ -35,8 +36,8 @@ def check_embeddings(embeddings, argument: str = "embeddings") -> np.ndarray:
         raise ValueError(
             f"`{argument}` must be floating point, got {array.dtype}. Cast them, for instance to float32."
         )
-    if array.dtype not in (np.float32, np.float64):
-        array = array.astype(np.float32 if array.dtype.itemsize < 4 else np.float64)
+    if array.dtype.itemsize > 8:
+        array = array.astype(np.float64)
     _check_finite(array, argument)
     return array
 
@@ -51,6 +52,20 @@ def _check_finite(array: np.ndarray, argument: str) -> None:
         raise ValueError(
             f"`{argument}` must be finite, got {len(finite) - finite.sum()} of {len(finite)} embeddings with "
             f"NaN or infinite values, the first at index {int(np.argmin(finite))}."
+        )
+
+
+def check_directions(array: np.ndarray, argument: str = "embeddings") -> None:
+    """Refuses checked embeddings `[N, D]` that have no direction.
+
+    Raises:
+        ValueError: An embedding is all-zero.
+    """
+    zero = ~array.any(axis=1)
+    if zero.any():
+        raise ValueError(
+            f"`{argument}` must not be all-zero for the cosine distance, got {zero.sum()} of {len(zero)} that "
+            f"are, the first at index {int(np.argmax(zero))}."
         )
 
 
@@ -90,7 +105,7 @@ def check_labels(labels, num_images: int, argument: str = "labels", of: str = "e
     return array
 
 
-def class_numbers(labels: np.ndarray, gallery_labels: np.ndarray | None) -> tuple:
+def class_numbers(labels: np.ndarray, gallery_labels: np.ndarray | None = None) -> tuple:
     """Renumbers labels from 0 on, alike in both sets. O(N log N).
 
     Returns:

@@ -11,14 +11,10 @@ from typing import Optional
 import numpy as np
 
 from profs_tf.metrics import inputs
-
-DISTANCES = ("euclidean", "cosine")
-
-# Two squared distances are a tie where they differ by no more than this times the sum of the squared norms.
-TIE_TOLERANCE = 1e-12
-
-# Elements of the largest temporary matrix.
-_BLOCK_ELEMENTS = 1 << 24
+from profs_tf.metrics.frame import fit_frame
+from profs_tf.metrics.ranking import first_right_ranks, precisions_at_r
+from profs_tf.metrics.right_images import count_right
+from profs_tf.metrics.sides import Side
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,12 +22,12 @@ class RetrievalResult:
     """What a search gave for each query. Fractions are in [0, 1].
 
     Attributes:
-        ranks: int64 `[Q]`, rank of the first right image, 1 at best; 0 where the query was left out because no
-            other image of its class is in the gallery.
+        ranks: int64 `[Q]`, rank of the first right image, 1 at best; 0 where the query was left out because
+            the gallery has no other image of its class.
         labels: `[Q]`, the queries' labels.
         num_candidates: Gallery images each query was compared with, itself not counted; the largest K.
-        average_precision: float64 `[Q]`, average precision at R of each query (0 where left out), or None where
-            it was not asked for.
+        average_precision: float64 `[Q]`, average precision at R of each query (0 where left out), or None
+            where it was not asked for.
         precision: float64 `[Q]`, R-precision of each query (0 where left out), or None likewise.
     """
 
@@ -43,7 +39,7 @@ class RetrievalResult:
 
     @property
     def counted(self) -> np.ndarray:
-        """bool `[Q]`, false where the query was left out."""
+        """Bool `[Q]`, false where the query was left out."""
         return self.ranks > 0
 
     @property
@@ -52,7 +48,7 @@ class RetrievalResult:
         return int((self.ranks == 0).sum())
 
     def hits_at(self, k: int) -> np.ndarray:
-        """bool `[Q]`: a right image is among the K nearest. False where left out."""
+        """Bool `[Q]`: a right image is among the K nearest. False where left out."""
         (k,) = inputs.check_ks(k, self.num_candidates)
         return self.counted & (self.ranks <= k)
 
@@ -85,14 +81,18 @@ class RetrievalResult:
         return None if self.precision is None else float(self.precision[self.counted].mean())
 
 
-def recall_at_k(embeddings, labels, ks=(1, 2, 4, 8), **search) -> dict:
+def recall_at_k(
+    embeddings, labels, ks=(1, 2, 4, 8), *, gallery_embeddings=None, gallery_labels=None, **options
+) -> dict:
     """Recall@K (section 4.2 of the paper): the share of queries with a right image among the K nearest.
 
     Args:
-        embeddings: Float `[Q, D]`.
+        embeddings: Float `[Q, D]`, NumPy or TensorFlow.
         labels: `[Q]`, integers or strings.
         ks: The values of K.
-        **search: As for `evaluate_retrieval`.
+        gallery_embeddings: Float `[N, D]`, another set to search in. None: `embeddings` itself.
+        gallery_labels: `[N]`, its labels.
+        **options: `distance`, `backend` and `progress` of `evaluate_retrieval`.
 
     Returns:
         `{k: fraction in [0, 1]}`.
@@ -100,9 +100,12 @@ def recall_at_k(embeddings, labels, ks=(1, 2, 4, 8), **search) -> dict:
     Raises:
         ValueError: As `evaluate_retrieval`, or a K that is not an integer in [1, number of candidates].
     """
-    num_gallery = len(labels) - 1 if search.get("gallery_labels") is None else len(search["gallery_labels"])
-    ks = inputs.check_ks(ks, num_gallery)
-    return evaluate_retrieval(embeddings, labels, **search).recall_at(ks)
+    own_set = gallery_embeddings is None
+    ks = inputs.check_ks(ks, len(embeddings) - 1 if own_set else len(gallery_embeddings))
+    result = evaluate_retrieval(
+        embeddings, labels, gallery_embeddings=gallery_embeddings, gallery_labels=gallery_labels, **options
+    )
+    return result.recall_at(ks)
 
 
 def evaluate_retrieval(
@@ -113,87 +116,78 @@ def evaluate_retrieval(
     gallery_labels=None,
     distance: str = "euclidean",
     with_map_at_r: bool = False,
+    backend: str = "auto",
+    progress: bool = False,
 ) -> RetrievalResult:
     """Searches each embedding's nearest images, in its own set or in a gallery.
 
-    In its own set a query is excluded by its index, so that an exact duplicate of it counts as any other image.
-    Queries whose class has no other image are left out and counted. Ties rank the wrong image first: a model
-    whose embeddings are all equal scores near 0.
+    In its own set a query is excluded by its index: an exact duplicate of it counts as any other image.
+    Queries whose class has no other image are left out and counted. Ties rank the wrong image first: a
+    model whose embeddings are all equal scores near 0.
+
+    Ranks are exact: float32 products decide what is beyond their error bound, and float64 the rest. Two
+    squared distances are a tie where they differ by no more than 1e-12 times the sum of the two embeddings'
+    squared norms around the gallery's mean, which is what float64 tells apart for sure; cosines where they
+    differ by no more than 1e-12.
 
     Args:
-        embeddings: Float `[Q, D]`.
+        embeddings: Float `[Q, D]`, NumPy or TensorFlow.
         labels: `[Q]`, integers or strings.
         gallery_embeddings: Float `[N, D]`, another set to search in. None: `embeddings` itself.
         gallery_labels: `[N]`, its labels.
         distance: "euclidean" or "cosine".
         with_map_at_r: Also find MAP@R and R-precision.
+        backend: Who multiplies: "numpy", "tensorflow" (on a GPU where there is one) or "auto", TensorFlow for
+            large inputs. Results are the same.
+        progress: Show progress on standard error.
 
     Returns:
-        A `RetrievalResult`. O(Q N D) time.
+        A `RetrievalResult`. O(Q N D) time, half of it in its own set; about 4 (Q + N) D bytes of memory above
+        the embeddings (8 N D in its own set), and some 100 MB a thread.
 
     Raises:
-        ValueError: Embeddings that are not finite or not float `[N, D]`, lengths or D that differ, unknown
-            `distance`, no query with a right image.
+        ValueError: Embeddings that are not finite or not float `[N, D]`, lengths or D that differ, an
+            all-zero embedding with the cosine distance, unknown `distance` or `backend`, no query with a
+            right image.
     """
-    if distance not in DISTANCES:
-        raise ValueError(f"`distance` must be one of {', '.join(DISTANCES)}, got {distance!r}.")
-    queries = inputs.check_embeddings(embeddings)
-    query_labels = inputs.check_labels(labels, len(queries))
-    own_set = gallery_embeddings is None
-    if own_set != (gallery_labels is None):
-        raise ValueError("`gallery_embeddings` and `gallery_labels` must be given together, got one of them.")
-    gallery, gallery_classes = queries, None
-    if not own_set:
-        gallery = inputs.check_embeddings(gallery_embeddings, "gallery_embeddings")
-        gallery_classes = inputs.check_labels(
-            gallery_labels, len(gallery), "gallery_labels", "gallery_embeddings"
+    queries, gallery, query_labels = _sides(embeddings, labels, gallery_embeddings, gallery_labels, distance)
+    if not count_right(queries, gallery, queries is gallery).any():
+        raise ValueError(
+            "`labels` must hold at least one class with another image in the gallery, got none: "
+            f"{len(queries)} queries, {len(gallery)} gallery images."
         )
-        if gallery.shape[1] != queries.shape[1]:
-            raise ValueError(
-                f"`gallery_embeddings` must have the dimension of `embeddings`, "
-                f"got {gallery.shape[1]} and {queries.shape[1]}."
-            )
-    query_classes, gallery_classes = inputs.class_numbers(query_labels, gallery_classes)
-    ranks = np.zeros(len(queries), np.int64)
-    average_precision, precision = np.zeros(len(queries)), np.zeros(len(queries))
-    rows = max(1, _BLOCK_ELEMENTS // len(gallery))
-    for start in range(0, len(queries), rows):
-        block = slice(start, start + rows)
-        distances_sq, tolerance = _distances_sq(queries[block], gallery, distance)
-        right = query_classes[block, None] == gallery_classes
-        wrong = ~right
-        if own_set:
-            right[np.arange(len(right)), np.arange(len(right)) + start] = False
-        best = np.where(right, distances_sq, np.inf).min(axis=1)
-        nearer = (wrong & (distances_sq <= best[:, None] + tolerance)).sum(axis=1)
-        found = right.any(axis=1)
-        ranks[block] = np.where(found, nearer + 1, 0)
-        if with_map_at_r:
-            for row in np.flatnonzero(found):
-                average_precision[start + row], precision[start + row] = _precision_at_r(
-                    np.sort(distances_sq[row, right[row]]),
-                    np.sort((distances_sq - tolerance)[row, wrong[row]]),
-                )
-    if not ranks.any():
-        raise ValueError("`labels` must hold a query with a right image in the gallery, got none.")
-    if not with_map_at_r:
-        average_precision = precision = None
-    return RetrievalResult(ranks, query_labels, len(gallery) - own_set, average_precision, precision)
+    search = {"backend": backend, "progress": progress}
+    if with_map_at_r:
+        found = precisions_at_r(queries, gallery, **search)
+    else:
+        found = (first_right_ranks(queries, gallery, **search),)
+    by_image = [np.empty_like(values) for values in found]
+    for values, sorted_values in zip(by_image, found):
+        values[queries.order] = sorted_values
+    return RetrievalResult(by_image[0], query_labels, len(gallery) - (queries is gallery), *by_image[1:])
 
 
-def _distances_sq(queries: np.ndarray, gallery: np.ndarray, distance: str) -> tuple:
-    """Squared distances `[Q, N]` in float64 and the differences that count as a tie, likewise."""
-    queries, gallery = queries.astype(np.float64), gallery.astype(np.float64)
+def _sides(embeddings, labels, gallery_embeddings, gallery_labels, distance: str) -> tuple:
+    """Checks the inputs. Returns the queries' side, the gallery's (the same in an own set), the query labels."""
+    if (gallery_embeddings is None) != (gallery_labels is None):
+        raise ValueError("`gallery_embeddings` and `gallery_labels` must be given together, got one of them.")
+    embeddings = inputs.check_embeddings(embeddings)
+    labels = inputs.check_labels(labels, len(embeddings))
     if distance == "cosine":
-        queries = queries / np.linalg.norm(queries, axis=1, keepdims=True)
-        gallery = gallery / np.linalg.norm(gallery, axis=1, keepdims=True)
-    sums = (queries**2).sum(axis=1)[:, None] + (gallery**2).sum(axis=1)
-    return np.maximum(sums - 2 * queries @ gallery.T, 0), TIE_TOLERANCE * sums
-
-
-def _precision_at_r(right: np.ndarray, wrong: np.ndarray) -> tuple:
-    """Average precision at R and R-precision of one query from sorted distances."""
-    order = np.arange(1, len(right) + 1)
-    ranks = order + np.searchsorted(wrong, right, side="right")
-    within = ranks <= len(right)
-    return (order / ranks)[within].sum() / len(right), within.sum() / len(right)
+        inputs.check_directions(embeddings)
+    if gallery_embeddings is None:
+        frame = fit_frame(distance, embeddings)
+        side = Side(embeddings, inputs.class_numbers(labels)[0], frame)
+        return side, side, labels
+    gallery = inputs.check_embeddings(gallery_embeddings, "gallery_embeddings")
+    gallery_labels = inputs.check_labels(gallery_labels, len(gallery), "gallery_labels", "gallery_embeddings")
+    if gallery.shape[1] != embeddings.shape[1]:
+        raise ValueError(
+            "`gallery_embeddings` must have the dimension of `embeddings`, "
+            f"got {gallery.shape[1]} and {embeddings.shape[1]}."
+        )
+    if distance == "cosine":
+        inputs.check_directions(gallery, "gallery_embeddings")
+    classes, gallery_classes = inputs.class_numbers(labels, gallery_labels)
+    frame = fit_frame(distance, gallery, embeddings)
+    return Side(embeddings, classes, frame), Side(gallery, gallery_classes, frame), labels

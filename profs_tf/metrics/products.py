@@ -1,0 +1,93 @@
+"""Float32 matrix products of blocks, by TensorFlow or by NumPy.
+
+Shapes: n and m rows, D columns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+import numpy as np
+
+BACKENDS = ("auto", "numpy", "tensorflow")
+
+# Floating point operations from which on TensorFlow's products (somewhat faster on CPUs, and on a GPU where
+# there is one) make up for the seconds that importing it takes.
+_TENSORFLOW_FROM = 2e11
+
+# Threads that take tiles, at most; each holds the memory of a tile.
+_MOST_WORKERS = 8
+
+
+class NumpyProduct:
+    """Products by NumPy."""
+
+    def prepare(self, block: np.ndarray) -> np.ndarray:
+        """What `__call__` takes for a float32 block `[n, D]`."""
+        return block
+
+    def __call__(self, left, right) -> np.ndarray:
+        """Float32 `[n, m]`, the products of the rows of two prepared blocks. Not to be written to."""
+        return left @ right.T
+
+
+class TensorFlowProduct:
+    """Products by TensorFlow, on its default device."""
+
+    def __init__(self) -> None:
+        import tensorflow as tf
+
+        self._tf = tf
+
+    def prepare(self, block: np.ndarray):
+        """What `__call__` takes for a float32 block `[n, D]`; it is copied to the device."""
+        return self._tf.constant(block)
+
+    def __call__(self, left, right) -> np.ndarray:
+        """Float32 `[n, m]`, the products of the rows of two prepared blocks. Not to be written to."""
+        product = self._tf.matmul(left, right, transpose_b=True)
+        # A view where the memory is the host's: `numpy()` would copy it.
+        return np.asarray(memoryview(product)) if "CPU" in product.device else product.numpy()
+
+    @contextlib.contextmanager
+    def in_full_precision(self) -> Iterator[None]:
+        """Keeps GPUs from TensorFloat-32, whose 10 bits of mantissa break every error bound."""
+        config = self._tf.config.experimental
+        reduced = config.tensor_float_32_execution_enabled()
+        config.enable_tensor_float_32_execution(False)
+        try:
+            yield
+        finally:
+            config.enable_tensor_float_32_execution(reduced)
+
+
+@contextlib.contextmanager
+def open_product(backend: str, operations: float) -> Iterator:
+    """Chooses who multiplies.
+
+    Args:
+        backend: "numpy", "tensorflow" or "auto": TensorFlow for large inputs.
+        operations: Floating point operations of all the products to come.
+
+    Yields:
+        A `NumpyProduct` or a `TensorFlowProduct`.
+
+    Raises:
+        ValueError: Unknown `backend`.
+    """
+    if backend not in BACKENDS:
+        raise ValueError(f"`backend` must be one of {', '.join(BACKENDS)}, got {backend!r}.")
+    if backend == "numpy" or (backend == "auto" and operations < _TENSORFLOW_FROM):
+        yield NumpyProduct()
+        return
+    product = TensorFlowProduct()
+    with product.in_full_precision():
+        yield product
+
+
+def num_workers() -> int:
+    """How many threads take tiles: while one looks through a tile, others multiply."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(2, min(_MOST_WORKERS, cores))

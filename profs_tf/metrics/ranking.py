@@ -1,0 +1,138 @@
+"""Ranks of right images, from all scores of a set with itself or with a gallery, tile after tile.
+
+Shapes: Q queries, N gallery images, D embedding dimension, R right images of a query.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from profs_tf.metrics.products import num_workers, open_product
+from profs_tf.metrics.progress import Progress
+from profs_tf.metrics.right_images import Thresholds, all_right, count_right, nearest_right
+from profs_tf.metrics.sides import Side
+from profs_tf.metrics.wrong_images import WrongCounter
+
+# Rows and columns of a tile of scores.
+_TILE = 2048
+
+# Thresholds that are counted for in one search of the gallery. More take several searches.
+_THRESHOLDS = 1 << 24
+
+
+def first_right_ranks(queries: Side, gallery: Side, **options) -> np.ndarray:
+    """Rank of each query's nearest right image, int64 `[Q]` by position; 0 where it has none.
+
+    Args:
+        queries: The queries.
+        gallery: What they search; `queries` itself for a set that is searched in itself.
+        **options: `backend` and `progress`.
+    """
+    own_set = queries is gallery
+    thresholds = nearest_right(queries, gallery, own_set)
+    num_right = count_right(queries, gallery, own_set)
+    query, ranks = _count(queries, gallery, thresholds, num_right, slice(0, len(queries)), **options)
+    result = np.zeros(len(queries), np.int64)
+    result[query] = ranks
+    return result
+
+
+def precisions_at_r(queries: Side, gallery: Side, **options) -> tuple:
+    """Each query's rank of its nearest right image, average precision at R and R-precision.
+
+    Average precision at R is the mean over the R nearest images of the precision up to that image where it is
+    right, and of 0 where it is not (Musgrave, Belongie and Lim 2020, section 3.2).
+
+    Args:
+        queries: The queries.
+        gallery: What they search; `queries` itself for a set that is searched in itself.
+        **options: `backend` and `progress`.
+
+    Returns:
+        int64, float64 and float64 `[Q]`, all by position; 0 where a query has no right image.
+    """
+    own_set = queries is gallery
+    first, average, precision = (np.zeros(len(queries), kind) for kind in (np.int64, float, float))
+    all_num_right = count_right(queries, gallery, own_set)
+    for positions in _groups(all_num_right):
+        thresholds = all_right(queries, gallery, own_set, positions)
+        num_right = all_num_right[positions]
+        query, ranks = _count(queries, gallery, thresholds, num_right, positions, **options)
+        place = np.arange(len(query)) - thresholds.starts[query] + 1
+        first[positions.start + query[place == 1]] = ranks[place == 1]
+        within = ranks <= num_right[query]
+        size = len(num_right)
+        share = within / num_right[query]
+        precision[positions] = np.bincount(query, share, size)
+        average[positions] = np.bincount(query, share * place / ranks, size)
+    return first, average, precision
+
+
+def _groups(num_right: np.ndarray) -> Iterator[slice]:
+    """Splits queries, at multiples of the tile, into groups with a bounded number of thresholds each."""
+    begin, total = 0, 0
+    for start in range(0, len(num_right), _TILE):
+        added = int(num_right[start : start + _TILE].sum())
+        if start > begin and total + added > _THRESHOLDS:
+            yield slice(begin, start)
+            begin, total = start, 0
+        total += added
+    yield slice(begin, len(num_right))
+
+
+def _count(
+    queries: Side,
+    gallery: Side,
+    thresholds: Thresholds,
+    num_right: np.ndarray,
+    positions: slice,
+    backend: str = "auto",
+    progress: bool = False,
+) -> tuple:
+    """Ranks as `WrongCounter.ranks`, for the queries at `positions`."""
+    counter = WrongCounter(queries, gallery, thresholds, num_right, positions.start)
+    if not len(thresholds.scores):
+        return counter.ranks()
+    mirrored = queries is gallery and positions == slice(0, len(queries))
+    rows, columns = _slices(positions), _slices(slice(0, len(gallery)))
+    pairs = [(i, j) for i in range(len(rows)) for j in range(i if mirrored else 0, len(columns))]
+    bar = Progress("search", len(pairs), progress)
+    operations = 2.0 * len(pairs) * _TILE**2 * queries.width
+    with open_product(backend, operations) as product, ThreadPoolExecutor(num_workers()) as pool:
+        left = [product.prepare(queries.float32_block(block, as_query=True)) for block in rows]
+        right = [product.prepare(gallery.float32_block(block, as_query=False)) for block in columns]
+
+        def count(i: int, j: int) -> list:
+            if counter.nothing_wrong(rows[i], columns[j]) and (i == j or not mirrored):
+                return []
+            scores = product(left[i], right[j])
+            found = [(rows[i], counter.count(scores, rows[i], columns[j]))]
+            if mirrored and i != j:
+                found.append((columns[j], counter.count(scores.T, columns[j], rows[i])))
+            return found
+
+        for found in _in_order(pool, count, pairs):
+            for block, counts in found:
+                counter.add(block, counts)
+            bar.advance()
+    return counter.ranks()
+
+
+def _slices(positions: slice) -> list:
+    starts = range(positions.start, positions.stop, _TILE)
+    return [slice(start, min(start + _TILE, positions.stop)) for start in starts]
+
+
+def _in_order(pool: ThreadPoolExecutor, work, arguments: list) -> Iterator:
+    """Results of `work` in the order of its arguments, few of them in memory at any time."""
+    waiting = collections.deque()
+    for each in arguments:
+        waiting.append(pool.submit(work, *each))
+        if len(waiting) > 2 * num_workers():
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
