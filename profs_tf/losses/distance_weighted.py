@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from profs_tf.losses.content_random import pair_uniforms
 from profs_tf.losses.inputs import Batch
+from profs_tf.losses.sorted_rows import count_not_above
 
 CLOSEST = 0.5
 """Nearer negatives are drawn as if they were this far: their gradients are mostly noise."""
@@ -72,7 +73,7 @@ def distance_weighted_weights(
     aims = pair_uniforms(tf.stop_gradient(batch.embeddings), seed) * cumulated[:, -1:]
     # Rounding may bring an aim up to the total, behind which the search finds no place.
     last = tf.reduce_sum(tf.cast(weights > 0.0, tf.int32), axis=1, keepdims=True) - 1
-    places = tf.maximum(tf.minimum(tf.searchsorted(cumulated, aims, side="right"), last), 0)
+    places = tf.maximum(tf.minimum(count_not_above(cumulated, aims), last), 0)
     drawn = tf.logical_and(positives, last >= 0)
     return _count_draws(tf.gather(order, places, batch_dims=1), tf.cast(drawn, distances.dtype))
 

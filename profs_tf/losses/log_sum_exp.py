@@ -44,6 +44,8 @@ def paired_log_sum_exp(logits: tf.Tensor, mask: tf.Tensor, pairs: tf.Tensor) -> 
     Returns:
         [B, B]; 0 outside ``pairs`` and where a pair has no term.
     """
+    # Without this an eager tape would keep every round of the loop, the [B, B, K] object after all.
+    logits = tf.stop_gradient(logits)
     counted = tf.logical_and(pairs, tf.reduce_any(mask, axis=1, keepdims=True))
     partners = tf.argsort(tf.cast(counted, tf.int32), axis=1, direction="DESCENDING", stable=True)
     num_partners = tf.reduce_sum(tf.cast(counted, tf.int32), axis=1)

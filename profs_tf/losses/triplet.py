@@ -8,6 +8,7 @@ from profs_tf.losses.base import MetricLoss
 from profs_tf.losses.checks import check_finite_at_least, check_one_of
 from profs_tf.losses.distances import mean_of, query_pairs, squared_distances
 from profs_tf.losses.inputs import Batch
+from profs_tf.losses.sorted_rows import count_not_above
 
 
 @tf.keras.utils.register_keras_serializable(package="profs_tf")
@@ -62,11 +63,11 @@ def _closest_negative(distances_sq: tf.Tensor, negatives: tf.Tensor) -> tf.Tenso
 def _semi_hard_negative(distances_sq: tf.Tensor, negatives: tf.Tensor) -> tf.Tensor:
     """Returns d_in^2 of the semi-hard negative of every pair (i, p), [B, B].
 
-    With a query's negatives in order, that is the first one farther than p: a binary search in each row,
-    where a comparison of all triplets would take O(B^3) memory.
+    With a query's negatives in order, that is the first one farther than p; a comparison of all triplets
+    would take O(B^3) memory.
     """
     in_order = tf.sort(_beyond_reach(distances_sq, negatives), axis=1)
-    first_farther = tf.searchsorted(tf.stop_gradient(in_order), tf.stop_gradient(distances_sq), side="right")
+    first_farther = count_not_above(tf.stop_gradient(in_order), tf.stop_gradient(distances_sq))
     farthest = tf.reduce_sum(tf.cast(negatives, tf.int32), axis=1, keepdims=True) - 1
     chosen = tf.maximum(tf.minimum(first_farther, farthest), 0)
     return tf.gather(in_order, chosen, batch_dims=1)
