@@ -21,6 +21,8 @@ _SLIM_EXTRAS = re.compile(
     r"/(Logits|AuxLogits|Predictions)/|/(ExponentialMovingAverage|RMSProp|RMSProp_1|Momentum|Adam|Adam_1)$"
 )
 _LISTED = 10
+# TensorFlow's reader reports damage by any of these; a short data file, for one, by IndexError.
+_UNREADABLE = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
 
 
 def load_slim_checkpoint(model: tf.keras.Model, path: str, scope: str) -> None:
@@ -50,7 +52,7 @@ def load_slim_checkpoint(model: tf.keras.Model, path: str, scope: str) -> None:
 def _open(path: str) -> tf.train.CheckpointReader:
     try:
         return tf.train.load_checkpoint(path)
-    except (ValueError, tf.errors.OpError) as error:
+    except _UNREADABLE as error:
         raise ValueError(
             "`pretrained` must be the path of a TensorFlow checkpoint (one file, or the prefix of .index and "
             f".data files), got {path!r}: {error}"
@@ -60,7 +62,7 @@ def _open(path: str) -> tf.train.CheckpointReader:
 def _read(reader: tf.train.CheckpointReader, name: str, path: str) -> np.ndarray:
     try:
         value = reader.get_tensor(name)
-    except tf.errors.OpError as error:
+    except _UNREADABLE as error:
         raise ValueError(f"`pretrained` must be a complete checkpoint, got {path!r}: {error}") from error
     if not np.all(np.isfinite(value)):
         raise ValueError(f"`pretrained` must hold finite weights, got {path!r}, in which {name} is not.")
