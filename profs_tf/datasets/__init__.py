@@ -2,23 +2,85 @@
 
 from __future__ import annotations
 
+import os
+from typing import Optional, Union
+
+from profs_tf.datasets.cars196 import CARS196
+from profs_tf.datasets.class_split import TrainClasses, split_by_class
+from profs_tf.datasets.csv_file import from_csv, list_csv
+from profs_tf.datasets.cub200 import CUB200
 from profs_tf.datasets.emoji import load_emoji
+from profs_tf.datasets.folder import from_folder, list_folder
 from profs_tf.datasets.image_list import ImageList
+from profs_tf.datasets.sop import SOP
+from profs_tf.datasets.zero_shot import DatasetNotFoundError
 
-__all__ = ["ImageList", "load"]
+__all__ = [
+    "DatasetNotFoundError",
+    "ImageList",
+    "from_csv",
+    "from_folder",
+    "list_csv",
+    "list_folder",
+    "load",
+    "names",
+    "split_by_class",
+]
 
-_LOADERS = {"emoji": load_emoji}
+_ZERO_SHOT = {dataset.name: dataset for dataset in (CUB200, CARS196, SOP)}
+_OWN_PICTURES = {"folder": from_folder, "csv": from_csv}
 
 
-def load(name: str) -> tuple:
-    """Returns (train, test) of a data set, two ``ImageList`` without a class in common.
+def names() -> tuple:
+    """Returns the names that ``load`` takes; those in capitals stand for a path."""
+    return ("emoji", *_ZERO_SHOT, *(f"{kind}:PATH" for kind in _OWN_PICTURES))
+
+
+def load(
+    name: str,
+    data_dir: Optional[Union[str, os.PathLike]] = None,
+    train_classes: Optional[TrainClasses] = None,
+    allow_partial_data: bool = False,
+    download: bool = False,
+) -> tuple:
+    """Returns (train, test) of a data set, two ``ImageList``.
+
+    An option that the data set has no use for is refused.
 
     Args:
-        name: "emoji".
+        name: "emoji", which comes with the package; "cub200", "cars196" or "sop", by the zero-shot protocol;
+            "folder:PATH" or "csv:PATH" for pictures of your own.
+        data_dir: for cub200, cars196 and sop: where the data is. See ``zero_shot.ZeroShotDataset.load``.
+        train_classes: for folder and csv: which classes train, see ``split_by_class``. None: the first half.
+        allow_partial_data: for cub200, cars196 and sop: whether an incomplete copy is taken.
+        download: for cub200, cars196 and sop: whether TensorFlow Datasets downloads what is not found.
 
     Raises:
         ValueError: if the name is unknown; the message lists the valid ones.
+        DatasetNotFoundError: if the data is not there; the message says where to get it.
     """
-    if name not in _LOADERS:
-        raise ValueError(f"`name` must be one of {', '.join(_LOADERS)}, got {name!r}.")
-    return _LOADERS[name]()
+    kind, colon, path = name.partition(":")
+    given = {
+        "data_dir": data_dir is not None,
+        "train_classes": train_classes is not None,
+        "allow_partial_data": allow_partial_data,
+        "download": download,
+    }
+    if name == "emoji":
+        _refuse(name, given)
+        return load_emoji()
+    if name in _ZERO_SHOT:
+        _refuse(name, {"train_classes": given["train_classes"]})
+        return _ZERO_SHOT[name].load(data_dir, allow_partial_data, download)
+    if colon and path and kind in _OWN_PICTURES:
+        _refuse(name, {option: used for option, used in given.items() if option != "train_classes"})
+        return _OWN_PICTURES[kind](
+            path, **({} if train_classes is None else {"train_classes": train_classes})
+        )
+    raise ValueError(f"`name` must be one of {', '.join(names())}, got {name!r}.")
+
+
+def _refuse(name: str, options: dict) -> None:
+    for option, given in options.items():
+        if given:
+            raise ValueError(f"`{option}` must be left out for {name}, which has no use for it.")

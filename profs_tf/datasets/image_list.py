@@ -178,6 +178,10 @@ def _checked_images(images: Any) -> Union[np.ndarray, tuple]:
         text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
         if not isinstance(text, str) or not text:
             raise ValueError(f"`images` must hold pictures or non-empty path strings, got the item {path!r}.")
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise ValueError(f"`images` must have paths in UTF-8, got {text!r}. Rename the file.") from error
         paths.append(str(text))
     if not paths:
         raise ValueError("`images` must hold at least one image, got none.")

@@ -1,0 +1,136 @@
+"""Anyone's pictures in a table: one row an image."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+from pathlib import Path
+from typing import Optional, Union
+
+import numpy as np
+
+from profs_tf.datasets.class_split import TrainClasses, split_by_class
+from profs_tf.datasets.image_list import ImageList
+from profs_tf.datasets.zero_shot import files_exist
+
+_REQUIRED = ("path", "label")
+_BOX = ("x", "y", "w", "h")
+_SPLITS = ("train", "test")
+
+
+def from_csv(path: Union[str, os.PathLike], train_classes: Optional[TrainClasses] = None) -> tuple:
+    """Returns (train, test) of the images that a CSV file lists.
+
+    The first line names the columns, which may be in any order; others are not read:
+
+    - ``path``: the file, absolute or relative to the CSV file's folder.
+    - ``label``: the class, any text. If all labels are whole numbers, classes are in the order of their
+      values, otherwise in the order of the text.
+    - ``split`` (optional): ``train`` or ``test``. The same class may be on both sides.
+    - ``x``, ``y``, ``w``, ``h`` (optional): bounding box in pixels, kept in ``ImageList.boxes``.
+
+    Images stay in the order of the rows.
+
+    Args:
+        path: the file, UTF-8, comma-separated.
+        train_classes: which classes train: see ``split_by_class``. None stands for 0.5 if there is no
+            ``split`` column; with one it must be None.
+
+    Raises:
+        FileNotFoundError: if the CSV file is missing.
+        ValueError: if columns or values are missing or wrong, or images missing or listed twice.
+    """
+    rows = _read_rows(Path(path).expanduser())
+    if "split" not in rows[0]:
+        return split_by_class(_to_list(rows, path), 0.5 if train_classes is None else train_classes)
+    if train_classes is not None:
+        raise ValueError("`train_classes` must be left out for a file with a `split` column, got both.")
+    parts = {name: [row for row in rows if row["split"] == name] for name in _SPLITS}
+    wrong = next((row for row in rows if row["split"] not in _SPLITS), None)
+    if wrong or not all(parts.values()):
+        got = f"{wrong['split']!r} in line {wrong['line']}" if wrong else "one of them only"
+        raise ValueError(f"`split` must be {' or '.join(_SPLITS)}, each in some row of {path}, got {got}.")
+    return tuple(_to_list(part, path, f" {name}") for name, part in parts.items())
+
+
+def list_csv(path: Union[str, os.PathLike]) -> ImageList:
+    """Returns all images that a CSV file lists as one list, whatever its ``split`` column says.
+
+    Raises: as ``from_csv``.
+    """
+    return _to_list(_read_rows(Path(path).expanduser()), path)
+
+
+def _read_rows(path: Path) -> list:
+    """Returns the rows as dicts of the columns that are used, plus "line" and the resolved "path"."""
+    try:
+        text = path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"`{path}` must be UTF-8, got {error}. Save it again as UTF-8.") from error
+    reader = csv.DictReader(io.StringIO(text))
+    used = _used_columns(path, tuple(reader.fieldnames or ()))
+    rows = []
+    for row in reader:
+        if None in row:
+            raise ValueError(
+                f"`{path}` must have as many values in each line as in the first, got {row[None]} too many "
+                f"in line {reader.line_num}. Put values that hold commas in double quotes."
+            )
+        empty = [name for name in used if not (row[name] or "").strip()]
+        if empty:
+            raise ValueError(f"`{empty[0]}` must have a value, got none in line {reader.line_num} of {path}.")
+        image = os.path.join(path.parent, row["path"])
+        rows.append({**{name: row[name] for name in used}, "path": image, "line": reader.line_num})
+    _check_images(path, rows)
+    return rows
+
+
+def _used_columns(path: Path, columns: tuple) -> list:
+    boxes = [name for name in _BOX if name in columns]
+    if not set(_REQUIRED) <= set(columns) or len(boxes) not in (0, 4):
+        raise ValueError(
+            f"`{path}` must have the columns {', '.join(_REQUIRED)}, and all or none of {', '.join(_BOX)}, "
+            f"separated by commas, got {list(columns)}."
+        )
+    return [*_REQUIRED, *(name for name in ("split", *_BOX) if name in columns)]
+
+
+def _check_images(path: Path, rows: list) -> None:
+    if not rows:
+        raise ValueError(f"`{path}` must list at least one image, got none.")
+    missing = np.flatnonzero(~files_exist([row["path"] for row in rows]))
+    if len(missing):
+        first = rows[missing[0]]
+        raise ValueError(
+            f"`path` must be files that exist, got {len(missing):,} missing of {len(rows):,}, "
+            f"the first in line {first['line']}: {first['path']}."
+        )
+    lines = {}
+    for row in rows:
+        key = (row["path"], *(row.get(name) for name in _BOX))
+        if key in lines:
+            raise ValueError(
+                f"`path` must be listed once, or with different boxes, got {row['path']} in lines "
+                f"{lines[key]} and {row['line']} of {path}."
+            )
+        lines[key] = row["line"]
+
+
+def _to_list(rows: list, path: Union[str, os.PathLike], part: str = "") -> ImageList:
+    labels = [row["label"] for row in rows]
+    # Labels such as 007 are not the number 7: to take them for it could merge two classes.
+    if all(re.fullmatch(r"0|-?[1-9][0-9]*", label) for label in labels):
+        labels = [int(label) for label in labels]
+    boxes = [_box(row, path) for row in rows] if _BOX[0] in rows[0] else None
+    return ImageList.from_labels([row["path"] for row in rows], labels, f"{Path(path).stem}{part}", boxes)
+
+
+def _box(row: dict, path: Union[str, os.PathLike]) -> list:
+    try:
+        return [float(row[name]) for name in _BOX]
+    except ValueError as error:
+        raise ValueError(
+            f"`{', '.join(_BOX)}` must be numbers, got {error} in line {row['line']} of {path}."
+        ) from error

@@ -1,0 +1,141 @@
+"""Pictures of a prepared TensorFlow dataset, written out once as files.
+
+Training picks images by index; record files can only be read in sequence. The encoded bytes are copied as
+they are, neither decoded nor encoded again, to ``profs_tf_images/NAME/VERSION/CLASS/POSITION.jpg`` in the
+data folder of TensorFlow Datasets. TensorFlow is imported when a dataset is downloaded or first written out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Callable, Optional
+
+from tqdm import tqdm
+
+_CLASS_FILE = "classes.txt"
+
+
+@dataclasses.dataclass(frozen=True)
+class TfdsReader:
+    """How one dataset is read.
+
+    Attributes:
+        name: its name in TensorFlow Datasets.
+        features: names of the features that are read besides "image".
+        class_of: function of an example (feature name -> value) and the dataset's features, returning the
+            class number, counted from 0, and the class name.
+    """
+
+    name: str
+    features: tuple
+    class_of: Callable
+
+
+def data_folder(data_dir: Optional[str]) -> Path:
+    """Returns where TensorFlow Datasets keeps its data: ``data_dir`` if given, else its usual place."""
+    return Path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
+
+
+def prepared_folder(name: str, data_dir: Path) -> Optional[Path]:
+    """Returns the folder of the newest prepared version of a dataset, or None."""
+    prepared = [path.parent for path in (data_dir / name).glob("*/dataset_info.json")]
+    # TensorFlow Datasets prepares under another name, such as incomplete.ABC_1.0.0.
+    versions = [path for path in prepared if re.fullmatch(r"\d+\.\d+\.\d+", path.name)]
+    return max(versions, key=lambda path: [int(part) for part in path.name.split(".")], default=None)
+
+
+def download(name: str, data_dir: Path) -> Path:
+    """Downloads and prepares a dataset; returns its folder. Errors are those of TensorFlow Datasets."""
+    import tensorflow_datasets as tfds
+
+    builder = tfds.builder(name, data_dir=str(data_dir))
+    builder.download_and_prepare()
+    return Path(builder.data_dir)
+
+
+def write_images(reader: TfdsReader, prepared: Path) -> tuple:
+    """Writes the pictures of all splits to files, unless they are there already.
+
+    The pictures appear under their final name only when all are written, so a run that was killed leaves
+    nothing that could be taken for a complete copy.
+
+    Args:
+        reader: how the dataset is read.
+        prepared: folder of the prepared dataset.
+
+    Returns:
+        (N file paths, N class numbers, class number -> class name).
+
+    Raises:
+        PermissionError: if the data folder cannot be written to.
+    """
+    folder = prepared.parent.parent / "profs_tf_images" / prepared.parent.name / prepared.name
+    if not folder.exists():
+        unfinished = _make_unfinished_folder(folder)
+        try:
+            _write_all(reader, prepared, unfinished)
+            _publish(unfinished, folder)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+    return _list_images(folder)
+
+
+def _make_unfinished_folder(folder: Path) -> Path:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except PermissionError as error:
+        raise PermissionError(
+            f"`{folder}` must be writable, to hold the data set's pictures as files, got: {error}. "
+            "Copy the prepared data set to a folder of your own and pass that as `data_dir`."
+        ) from error
+
+
+def _write_all(reader: TfdsReader, prepared: Path, folder: Path) -> None:
+    import tensorflow_datasets as tfds
+
+    builder = tfds.builder_from_directory(prepared)
+    wanted = {"image": builder.info.features["image"]}
+    wanted.update({name: builder.info.features[name] for name in reader.features})
+    dataset = builder.as_dataset(
+        split="+".join(sorted(builder.info.splits)),
+        decoders=tfds.decode.PartialDecoding(wanted, decoders={"image": tfds.decode.SkipDecoding()}),
+        # One file after the other, so that the order is the same each time.
+        read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
+    )
+    names = {}
+    examples = tqdm(dataset.as_numpy_iterator(), f"write {reader.name}", len(dataset), unit=" images")
+    for position, example in enumerate(examples):
+        class_id, names[class_id] = reader.class_of(example, builder.info.features)
+        path = folder / f"{class_id:05d}" / f"{position:06d}.jpg"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(example["image"])
+    lines = "".join(f"{class_id} {name}\n" for class_id, name in sorted(names.items()))
+    (folder / _CLASS_FILE).write_text(lines, "utf-8")
+
+
+def _publish(unfinished: Path, folder: Path) -> None:
+    """Gives the written folder its final name; another process may have been quicker with the same."""
+    unfinished.chmod(0o755)
+    try:
+        unfinished.rename(folder)
+    except OSError:
+        if not folder.exists():
+            raise
+
+
+def _list_images(folder: Path) -> tuple:
+    lines = (folder / _CLASS_FILE).read_text("utf-8").splitlines()
+    names = {int(line.split(" ", 1)[0]): line.split(" ", 1)[1] for line in lines}
+    paths, class_ids = [], []
+    for class_id in sorted(names):
+        class_folder = folder / f"{class_id:05d}"
+        for file_name in sorted(os.listdir(class_folder)):
+            paths.append(str(class_folder / file_name))
+            class_ids.append(class_id)
+    return paths, class_ids, names
