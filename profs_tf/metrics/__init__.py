@@ -1,13 +1,19 @@
-"""Metrics of image retrieval and clustering. NumPy arrays or TensorFlow tensors in, plain numbers out."""
+"""Metrics of image retrieval and clustering. NumPy arrays or TensorFlow tensors in, plain numbers out.
+
+TensorFlow and scikit-learn are imported when they are needed, not with this package.
+"""
 
 from profs_tf.metrics.clustering import ClusterScores, cluster_scores
+from profs_tf.metrics.confidence import Interval, class_bootstrap
 from profs_tf.metrics.kmeans import KMeansResult, kmeans
 from profs_tf.metrics.retrieval import RetrievalResult, evaluate_retrieval, recall_at_k
 
 __all__ = [
     "ClusterScores",
+    "Interval",
     "KMeansResult",
     "RetrievalResult",
+    "class_bootstrap",
     "cluster_scores",
     "evaluate_retrieval",
     "kmeans",

@@ -1,58 +1,58 @@
 """Clustering: NMI, pair-counting F1 and AMI of k-means clusters against classes.
 
-Shapes: N images, D embedding dimension, C clusters.
+Shapes: N images, D embedding dimension.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from profs_tf.metrics import inputs
+from profs_tf.metrics.agreement import adjusted_mutual_information, normalized_mutual_information, pair_f1
 from profs_tf.metrics.kmeans import kmeans
 
 
 class ClusterScores(NamedTuple):
-    """How well clusters agree with classes, in [0, 1] (AMI: 0 is chance, it may fall below)."""
+    """How well k-means clusters agree with classes.
+
+    Attributes:
+        nmi: Normalised mutual information, arithmetic mean of the entropies, in [0, 1].
+        f1: F1 of pairs of images, in [0, 1].
+        ami: Adjusted mutual information; 0 is chance, 1 the best.
+        iterations: Of k-means.
+        converged: Whether k-means ended by itself.
+    """
 
     nmi: float
     f1: float
     ami: float
+    iterations: int
+    converged: bool
 
 
 def cluster_scores(embeddings, labels, seed: int = 0, **options) -> ClusterScores:
-    """Clusters embeddings with k-means, as many clusters as classes, and compares the two.
+    """Clusters embeddings by k-means, as many clusters as classes, and compares the two (section 4.2 of the paper).
 
     Args:
-        embeddings: Float `[N, D]`.
+        embeddings: Float `[N, D]`, NumPy or TensorFlow. They are clustered as they are: normalise them before
+            where the model is used with normalised embeddings.
         labels: `[N]`, integers or strings.
-        seed: Of the k-means start.
-        **options: Further arguments of `kmeans`.
+        seed: Of the start of k-means.
+        **options: `start`, `num_starts`, `max_iterations`, `tolerance`, `backend` and `progress` of `kmeans`.
 
     Returns:
-        NMI, F1 and AMI.
+        `ClusterScores`. Time and memory as `kmeans`.
 
     Raises:
-        ValueError: As `evaluate_retrieval` and `kmeans`.
+        ValueError: As `kmeans`; labels of another length or kind.
     """
     embeddings = inputs.check_embeddings(embeddings)
-    labels = inputs.check_labels(labels, len(embeddings))
-    classes, _ = inputs.class_numbers(labels, None)
-    clusters = kmeans(embeddings, int(classes.max()) + 1, seed=seed, **options).assignments
-    return compare_clusters(classes, clusters)
-
-
-def compare_clusters(classes: np.ndarray, clusters: np.ndarray) -> ClusterScores:
-    """NMI (arithmetic mean), pair-counting F1 and AMI of two partitions `[N]`."""
-    from sklearn import metrics
-
-    (_, false_positive), (false_negative, true_positive) = metrics.cluster.pair_confusion_matrix(
-        classes, clusters
-    ).tolist()
-    pairs = 2 * true_positive + false_positive + false_negative
+    classes, _ = inputs.class_numbers(inputs.check_labels(labels, len(embeddings)))
+    found = kmeans(embeddings, int(classes.max()) + 1, seed=seed, **options)
     return ClusterScores(
-        nmi=float(metrics.normalized_mutual_info_score(classes, clusters)),
-        f1=2 * true_positive / pairs if pairs else 1.0,
-        ami=float(metrics.adjusted_mutual_info_score(classes, clusters)),
+        nmi=normalized_mutual_information(classes, found.assignments),
+        f1=pair_f1(classes, found.assignments),
+        ami=adjusted_mutual_information(classes, found.assignments),
+        iterations=found.iterations,
+        converged=found.converged,
     )

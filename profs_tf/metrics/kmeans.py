@@ -1,29 +1,41 @@
-"""Lloyd's k-means in float32 blocks.
+"""Lloyd's k-means in float32 products of blocks, sparing the arithmetic that cannot change anything.
+
+From the second iteration on, most clusters keep their members and so their centre. An image whose centre has
+stayed is compared only with the centres that have moved. The result is that of comparing all with all.
 
 Shapes: N images, D embedding dimension, C clusters.
 """
 
 from __future__ import annotations
 
+import numbers
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 
 from profs_tf.metrics import inputs
+from profs_tf.metrics.frame import fit_frame
+from profs_tf.metrics.kmeans_start import distant_start, random_start
+from profs_tf.metrics.nearest_centres import NearestCentres
+from profs_tf.metrics.products import num_workers, open_product
+from profs_tf.metrics.progress import Progress
 
-# Elements of the largest temporary matrix.
-_BLOCK_ELEMENTS = 1 << 24
+STARTS = ("k-means++", "random")
+
+# Images whose embeddings are added up together.
+_SUM_ROWS = 4096
 
 
 class KMeansResult(NamedTuple):
     """Clusters found by `kmeans`.
 
     Attributes:
-        assignments: int64 `[N]`, each image's cluster.
-        centres: float32 `[C, D]`.
+        assignments: int64 `[N]`, the cluster of each image, whose centre is the nearest.
+        centres: float64 `[C, D]`.
         inertia: Sum of the squared distances of images to their centres.
-        iterations: How many were made.
-        converged: Whether it stopped because nothing moved any more.
+        iterations: How often the centres were moved to the means of their clusters.
+        converged: Whether it ended because the inertia fell by no more than the tolerance.
     """
 
     assignments: np.ndarray
@@ -34,62 +46,169 @@ class KMeansResult(NamedTuple):
 
 
 def kmeans(
-    embeddings, num_clusters: int, seed: int = 0, max_iterations: int = 100, tolerance: float = 1e-4
+    embeddings,
+    num_clusters: int,
+    *,
+    seed: int = 0,
+    start="k-means++",
+    num_starts: int = 1,
+    max_iterations: int = 100,
+    tolerance: float = 1e-5,
+    backend: str = "auto",
+    progress: bool = False,
 ) -> KMeansResult:
-    """Clusters embeddings with Lloyd's algorithm from a start of distinct images drawn at random.
+    """Clusters embeddings with Lloyd's algorithm.
+
+    A cluster without members takes over the image that is farthest from its centre. Fewer clusters than asked
+    for have members only where embeddings coincide.
 
     Args:
-        embeddings: Float `[N, D]`.
+        embeddings: Float `[N, D]`, NumPy or TensorFlow.
         num_clusters: C.
-        seed: Of the start.
-        max_iterations: At most so many.
-        tolerance: Stops where the inertia falls by no more than this fraction.
+        seed: Of the start; one seed and one backend give one result.
+        start: "k-means++" for images far from each other, "random" for any, or centres, float `[C, D]`.
+        num_starts: Starts drawn, of which the one that ends with the least inertia counts.
+        max_iterations: Iterations at most.
+        tolerance: Ends where an iteration lowers the inertia by no more than this fraction.
+        backend: As for `evaluate_retrieval`.
+        progress: Show progress on standard error.
 
     Returns:
-        A `KMeansResult`. O(N C D) an iteration.
+        A `KMeansResult`. O(N C D) for the start and for each of the first iterations, later far less; about
+        12 N D bytes of memory above the embeddings.
 
     Raises:
-        ValueError: Embeddings as `evaluate_retrieval`; `num_clusters` outside [1, N].
+        ValueError: Embeddings that are not finite or not float `[N, D]`; `num_clusters` outside [1, N]; another
+            argument out of its range.
     """
-    embeddings = inputs.check_embeddings(embeddings).astype(np.float32, copy=False)
-    if not 1 <= num_clusters <= len(embeddings):
-        raise ValueError(
-            f"`num_clusters` must be in [1, {len(embeddings)}], the number of embeddings, got {num_clusters}."
-        )
+    embeddings = inputs.check_embeddings(embeddings)
+    _check(embeddings, num_clusters, start, num_starts, max_iterations, tolerance)
+    frame = fit_frame("euclidean", embeddings)
     generator = np.random.default_rng(seed)
-    centres = embeddings[np.sort(generator.choice(len(embeddings), num_clusters, replace=False))]
-    inertia, converged, iteration = np.inf, False, 0
-    for iteration in range(1, max_iterations + 1):
-        assignments, distances_sq = _assign(embeddings, centres)
-        last, inertia = inertia, float(distances_sq.sum())
-        centres = _centres(embeddings, assignments, distances_sq, num_clusters)
-        if last - inertia <= tolerance * last < np.inf:
-            converged = True
-            break
-    return KMeansResult(assignments, centres, inertia, iteration, converged)
+    bar = Progress("k-means", num_starts * (max_iterations + 1), progress)
+    operations = 2.0 * embeddings.size * num_clusters
+    with open_product(backend, operations) as product, ThreadPoolExecutor(num_workers()) as pool:
+        nearest = NearestCentres(embeddings, frame, product, pool)
+        norms_sq = frame.norms_sq(embeddings)
+        results = []
+        for _ in range(num_starts):
+            if not isinstance(start, str):
+                centres = np.asarray(start, np.float64) * frame.scale - frame.centre
+            elif start == "random":
+                centres = nearest.points[random_start(len(embeddings), num_clusters, generator), :-1]
+            else:
+                centres = nearest.points[distant_start(nearest, norms_sq, num_clusters, generator), :-1]
+            lloyd = _Lloyd(nearest, norms_sq, centres.astype(np.float32))
+            results.append(lloyd.run(max_iterations, tolerance, bar))
+    bar.finish()
+    best = min(results, key=lambda result: result.inertia)
+    return best._replace(
+        centres=(best.centres + frame.centre) / frame.scale, inertia=best.inertia / frame.scale**2
+    )
 
 
-def _assign(embeddings: np.ndarray, centres: np.ndarray) -> tuple:
-    """The nearest centre of each image and its squared distance."""
-    assignments, scores = np.empty(len(embeddings), np.int64), np.empty(len(embeddings))
-    half_norms = (centres**2).sum(axis=1) / 2
-    rows = max(1, _BLOCK_ELEMENTS // len(centres))
-    for start in range(0, len(embeddings), rows):
-        block = embeddings[start : start + rows] @ centres.T - half_norms
-        assignments[start : start + rows] = block.argmax(axis=1)
-        scores[start : start + rows] = block.max(axis=1)
-    norms_sq = np.einsum("nd,nd->n", embeddings, embeddings)
-    return assignments, np.maximum(norms_sq - 2 * scores, 0)
+class _Lloyd:
+    """One run from one start, all in the frame."""
+
+    def __init__(self, nearest: NearestCentres, norms_sq: np.ndarray, centres: np.ndarray) -> None:
+        """Finds the images' nearest centres.
+
+        Args:
+            nearest: The images.
+            norms_sq: float64 `[N]`, their squared norms.
+            centres: float32 `[C, D]`, where to start; changed in place.
+        """
+        self._nearest, self._norms_sq, self._centres = nearest, norms_sq, centres
+        self._assignments, self._scores = nearest.find(centres)
+
+    def run(self, max_iterations: int, tolerance: float, bar: Progress) -> KMeansResult:
+        """Moves centres and images in turn until it gains nothing any more."""
+        moved, members, inertia = np.arange(len(self._centres)), self._filled(), self._inertia()
+        for iteration in range(1, max_iterations + 1):
+            bar.advance(f"{len(moved)} centres move")
+            self._centres[moved] = self._means(members, moved)
+            self._assign(members, moved)
+            last, inertia = inertia, self._inertia()
+            last_members, members = members, self._filled()
+            changed = members != last_members
+            moved = np.union1d(members[changed], last_members[changed])
+            if not len(moved) or last - inertia <= tolerance * last:
+                return KMeansResult(self._assignments, self._centres, inertia, iteration, True)
+        return KMeansResult(self._assignments, self._centres, inertia, max_iterations, False)
+
+    def _distances_sq(self) -> np.ndarray:
+        return np.maximum(self._norms_sq - 2.0 * self._scores, 0)
+
+    def _inertia(self) -> float:
+        return float(self._distances_sq().sum())
+
+    def _filled(self) -> np.ndarray:
+        """The assignments, but that clusters without members take the images farthest from their centres."""
+        counts = np.bincount(self._assignments, minlength=len(self._centres))
+        empty = np.flatnonzero(counts == 0).tolist()
+        if not empty:
+            return self._assignments
+        members = self._assignments.copy()
+        for image in np.argsort(-self._distances_sq(), kind="stable"):
+            # The only member of a cluster stays, or that one would be without.
+            if counts[members[image]] > 1:
+                counts[members[image]] -= 1
+                members[image] = empty.pop()
+            if not empty:
+                break
+        return members
+
+    def _means(self, members: np.ndarray, clusters: np.ndarray) -> np.ndarray:
+        """Means of the images of some clusters, float64 `[n, D]`."""
+        numbers = np.full(len(self._centres), len(clusters))
+        numbers[clusters] = np.arange(len(clusters))
+        numbers = numbers[members]
+        order = np.argsort(numbers, kind="stable")[: np.count_nonzero(numbers < len(clusters))]
+        # The 1 that follows each image adds up to the number of images.
+        sums = np.zeros((len(clusters), self._nearest.points.shape[1]))
+        for start in range(0, len(order), _SUM_ROWS):
+            images = order[start : start + _SUM_ROWS]
+            present, first = np.unique(numbers[images], return_index=True)
+            sums[present] += np.add.reduceat(self._nearest.points[images], first, axis=0, dtype=np.float64)
+        return sums[:, :-1] / sums[:, -1:]
+
+    def _assign(self, members: np.ndarray, moved: np.ndarray) -> None:
+        """Finds the images' nearest centres after the moved ones have moved."""
+        has_moved = np.zeros(len(self._centres), bool)
+        has_moved[moved] = True
+        concerned = has_moved[members]
+        if concerned.all():
+            self._assignments, self._scores = self._nearest.find(self._centres)
+            return
+        self._assignments, self._scores = members.copy(), self._scores.copy()
+        images = np.flatnonzero(concerned)
+        self._assignments[images], self._scores[images] = self._nearest.find(self._centres, images)
+        images = np.flatnonzero(~concerned)
+        numbers, scores = self._nearest.find(self._centres[moved], images)
+        better = scores > self._scores[images]
+        self._assignments[images[better]] = moved[numbers[better]]
+        self._scores[images[better]] = scores[better]
 
 
-def _centres(embeddings, assignments, distances_sq, num_clusters: int) -> np.ndarray:
-    """Means of the clusters; an empty one moves to the image farthest from its centre."""
-    counts = np.bincount(assignments, minlength=num_clusters)
-    order = np.argsort(assignments, kind="stable")
-    filled = np.flatnonzero(counts)
-    starts = (np.cumsum(counts) - counts)[filled]
-    centres = np.empty((num_clusters, embeddings.shape[1]), np.float32)
-    centres[filled] = np.add.reduceat(embeddings[order], starts, axis=0) / counts[filled, None]
-    empty = np.flatnonzero(counts == 0)
-    centres[empty] = embeddings[np.argsort(-distances_sq, kind="stable")[: len(empty)]]
-    return centres
+def _check(embeddings, num_clusters, start, num_starts, max_iterations, tolerance) -> None:
+    sizes = {"num_clusters": num_clusters, "num_starts": num_starts, "max_iterations": max_iterations}
+    for name, value in sizes.items():
+        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+            raise ValueError(f"`{name}` must be an integer >= 1, got {value!r}.")
+    if num_clusters > len(embeddings):
+        raise ValueError(
+            f"`num_clusters` must be <= {len(embeddings)}, the number of embeddings, got {num_clusters}."
+        )
+    if not tolerance >= 0:
+        raise ValueError(f"`tolerance` must be >= 0, got {tolerance}.")
+    if isinstance(start, str):
+        if start not in STARTS:
+            raise ValueError(f"`start` must be one of {', '.join(STARTS)}, or centres, got {start!r}.")
+        return
+    centres = inputs.check_embeddings(start, "start")
+    if centres.shape != (num_clusters, embeddings.shape[1]):
+        raise ValueError(
+            f"`start` must have shape [C, D], {(num_clusters, embeddings.shape[1])}, got {centres.shape}."
+        )
+    if num_starts > 1:
+        raise ValueError(f"`num_starts` must be 1 where `start` holds centres, got {num_starts}.")

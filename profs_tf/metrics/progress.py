@@ -16,6 +16,7 @@ class Progress:
         """Starts the clock; writes nothing unless `shown`."""
         self._name, self._total, self._shown = name, total, shown
         self._done, self._start, self._last = 0, time.monotonic(), 0.0
+        self._open = False
 
     def advance(self, note: str = "") -> None:
         """One more unit of the work is done."""
@@ -26,5 +27,12 @@ class Progress:
         self._last = now
         minutes, seconds = divmod(int(now - self._start), 60)
         line = f"{self._name} {self._done / self._total:4.0%} {minutes:02d}:{seconds:02d} {note}"
-        sys.stderr.write(f"\r{line:<70}" + ("\n" if self._done == self._total else ""))
+        sys.stderr.write(f"\r{line:<70}")
         sys.stderr.flush()
+        self._open = True
+
+    def finish(self) -> None:
+        """Ends the line, also where the work was done early."""
+        if self._open:
+            sys.stderr.write("\n")
+            self._open = False

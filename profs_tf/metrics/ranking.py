@@ -119,6 +119,7 @@ def _count(
             for block, counts in found:
                 counter.add(block, counts)
             bar.advance()
+    bar.finish()
     return counter.ranks()
 
 

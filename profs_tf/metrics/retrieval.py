@@ -11,6 +11,7 @@ from typing import Optional
 import numpy as np
 
 from profs_tf.metrics import inputs
+from profs_tf.metrics.confidence import Interval, class_bootstrap
 from profs_tf.metrics.frame import fit_frame
 from profs_tf.metrics.ranking import first_right_ranks, precisions_at_r
 from profs_tf.metrics.right_images import count_right
@@ -64,6 +65,18 @@ class RetrievalResult:
         classes, of = np.unique(self.labels[counted], return_inverse=True)
         recall = np.bincount(of, weights=hits[counted]) / np.bincount(of)
         return dict(zip(classes.tolist(), recall.tolist()))
+
+    def recall_interval_at(
+        self, k: int, *, confidence: float = 0.95, num_resamples: int = 1000, seed: int = 0
+    ) -> Interval:
+        """Confidence interval of Recall@K by drawing classes anew; arguments as `confidence.class_bootstrap`."""
+        return class_bootstrap(
+            self.hits_at(k)[self.counted],
+            self.labels[self.counted],
+            confidence=confidence,
+            num_resamples=num_resamples,
+            seed=seed,
+        )
 
     @property
     def mean_reciprocal_rank(self) -> float:

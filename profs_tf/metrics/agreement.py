@@ -1,0 +1,109 @@
+"""How well two partitions of the same images agree: NMI, pair-counting F1, AMI.
+
+Shapes: N images.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def normalized_mutual_information(classes: np.ndarray, clusters: np.ndarray) -> float:
+    """NMI, the mutual information over the arithmetic mean of the two entropies, in [0, 1]; 1 for one class each.
+
+    Args:
+        classes: int64 `[N]`.
+        clusters: int64 `[N]`.
+
+    Returns:
+        The score. O(N log N).
+    """
+    from sklearn.metrics import normalized_mutual_info_score
+
+    return float(normalized_mutual_info_score(classes, clusters, average_method="arithmetic"))
+
+
+def pair_f1(classes: np.ndarray, clusters: np.ndarray) -> float:
+    """F1 = 2 P R / (P + R) of pairs of images, in [0, 1] (Manning, Raghavan and Schuetze 2008, section 16.3).
+
+    A pair in one cluster is found, a pair of one class is right: P is the share of the found pairs that are
+    right, R the share of the right pairs that are found. Two partitions into single images agree: 1.
+
+    Args:
+        classes: int64 `[N]`.
+        clusters: int64 `[N]`.
+
+    Returns:
+        The score. O(N log N).
+    """
+    from sklearn.metrics.cluster import pair_confusion_matrix
+
+    # As Python's integers, which do not overflow when added.
+    (_, only_found), (only_right, both) = pair_confusion_matrix(classes, clusters).tolist()
+    pairs = 2 * both + only_found + only_right
+    return 2 * both / pairs if pairs else 1.0
+
+
+def adjusted_mutual_information(classes: np.ndarray, clusters: np.ndarray) -> float:
+    """AMI, mutual information adjusted for chance (Vinh, Epps and Bailey 2010), with the mean of the entropies.
+
+    1 for equal partitions, 0 on average for random ones of the same sizes, below 0 for worse.
+
+    *Differs* from `sklearn.metrics.adjusted_mutual_info_score` in time only: the expectation depends on a class
+    and a cluster by their sizes, so it is computed once for each two sizes instead of each class and cluster.
+
+    Args:
+        classes: int64 `[N]`.
+        clusters: int64 `[N]`.
+
+    Returns:
+        The score. O(N log N + the sum, over pairs of a size among classes and one among clusters, of the lesser).
+    """
+    from sklearn.metrics import mutual_info_score
+
+    class_sizes = np.unique(classes, return_counts=True)[1]
+    cluster_sizes = np.unique(clusters, return_counts=True)[1]
+    if len(class_sizes) == 1 or len(cluster_sizes) == 1:
+        return float(len(class_sizes) == len(cluster_sizes))
+    expected = _expected_mutual_information(class_sizes, cluster_sizes)
+    mean_entropy = (_entropy(class_sizes) + _entropy(cluster_sizes)) / 2
+    return float(
+        _from_zero(mutual_info_score(classes, clusters) - expected) / _from_zero(mean_entropy - expected)
+    )
+
+
+def _entropy(sizes: np.ndarray) -> float:
+    share = sizes / sizes.sum()
+    return float(-(share * np.log(share)).sum())
+
+
+def _from_zero(value: float) -> float:
+    """Keeps a difference of what may be equal off 0: two partitions into single images score 1."""
+    smallest = np.finfo(np.float64).eps
+    return min(value, -smallest) if value < 0 else max(value, smallest)
+
+
+def _expected_mutual_information(class_sizes: np.ndarray, cluster_sizes: np.ndarray) -> float:
+    """Mutual information expected of random partitions of these sizes (Vinh, Epps and Bailey 2010, equation 24a)."""
+    from scipy.special import gammaln
+
+    num_images = int(class_sizes.sum())
+    log_factorial = gammaln(np.arange(num_images + 1) + 1.0)
+    total = 0.0
+    for size, number in zip(*np.unique(class_sizes, return_counts=True)):
+        for other_size, other_number in zip(*np.unique(cluster_sizes, return_counts=True)):
+            common = np.arange(max(1, size + other_size - num_images), min(size, other_size) + 1)
+            log_chance = (
+                log_factorial[size]
+                + log_factorial[other_size]
+                + log_factorial[num_images - size]
+                + log_factorial[num_images - other_size]
+                - log_factorial[num_images]
+                - log_factorial[common]
+                - log_factorial[size - common]
+                - log_factorial[other_size - common]
+                - log_factorial[num_images - size - other_size + common]
+            )
+            information = common / num_images * np.log(num_images * common / (size * other_size))
+            total += number * other_number * float((information * np.exp(log_chance)).sum())
+    return total
