@@ -49,7 +49,7 @@ class ProfsModel(tf.keras.Model):
         self._proximal_weight = check_proximal_weight(proximal_weight)
         self.step = tf.Variable(0, trainable=False, dtype=tf.int64, name="step")
         self.non_finite_steps = tf.Variable(
-            [-1, -1], trainable=False, dtype=tf.int64, name="non_finite_steps"
+            [-1] * len(TERMS), trainable=False, dtype=tf.int64, name="non_finite_steps"
         )
         self.loss_tracker = tf.keras.metrics.Mean(name="loss")
         self.penalty_tracker = tf.keras.metrics.Mean(name="proximal_penalty")
