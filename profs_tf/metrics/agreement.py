@@ -9,7 +9,7 @@ import numpy as np
 
 
 def normalized_mutual_information(classes: np.ndarray, clusters: np.ndarray) -> float:
-    """NMI, the mutual information over the arithmetic mean of the two entropies, in [0, 1]; 1 for one class each.
+    """NMI, mutual information over the arithmetic mean of the two entropies, in [0, 1]; 1 for one class each.
 
     Args:
         classes: int64 `[N]`.
@@ -45,19 +45,21 @@ def pair_f1(classes: np.ndarray, clusters: np.ndarray) -> float:
 
 
 def adjusted_mutual_information(classes: np.ndarray, clusters: np.ndarray) -> float:
-    """AMI, mutual information adjusted for chance (Vinh, Epps and Bailey 2010), with the mean of the entropies.
+    """AMI, mutual information adjusted for chance, over the mean of the entropies (Vinh, Epps and Bailey
+    2010).
 
     1 for equal partitions, 0 on average for random ones of the same sizes, below 0 for worse.
 
-    *Differs* from `sklearn.metrics.adjusted_mutual_info_score` in time only: the expectation depends on a class
-    and a cluster by their sizes, so it is computed once for each two sizes instead of each class and cluster.
+    *Differs* from `sklearn.metrics.adjusted_mutual_info_score` in time only: the expectation depends on a
+    class and a cluster by their sizes, so it is computed once for each two sizes instead of each class and
+    cluster.
 
     Args:
         classes: int64 `[N]`.
         clusters: int64 `[N]`.
 
     Returns:
-        The score. O(N log N + the sum, over pairs of a size among classes and one among clusters, of the lesser).
+        The score. O(N log N), and the sum over pairs of a class size and a cluster size of the lesser one.
     """
     from sklearn.metrics import mutual_info_score
 
@@ -84,7 +86,7 @@ def _from_zero(value: float) -> float:
 
 
 def _expected_mutual_information(class_sizes: np.ndarray, cluster_sizes: np.ndarray) -> float:
-    """Mutual information expected of random partitions of these sizes (Vinh, Epps and Bailey 2010, equation 24a)."""
+    """Mutual information expected of random partitions of these sizes (Vinh et al. 2010, equation 24a)."""
     from scipy.special import gammaln
 
     num_images = int(class_sizes.sum())

@@ -31,7 +31,7 @@ class ClusterScores(NamedTuple):
 
 
 def cluster_scores(embeddings, labels, seed: int = 0, **options) -> ClusterScores:
-    """Clusters embeddings by k-means, as many clusters as classes, and compares the two (section 4.2 of the paper).
+    """Clusters embeddings by k-means, as many clusters as classes, and compares the two (paper, section 4.2).
 
     Args:
         embeddings: Float `[N, D]`, NumPy or TensorFlow. They are clustered as they are: normalise them before

@@ -29,7 +29,7 @@ class Interval(NamedTuple):
 def class_bootstrap(
     values, labels, *, confidence: float = 0.95, num_resamples: int = 1000, seed: int = 0
 ) -> Interval:
-    """Percentile bootstrap interval of the mean of `values` over images (Efron and Tibshirani 1993, section 13.3).
+    """Percentile bootstrap interval of the mean of `values` (Efron and Tibshirani 1993, section 13.3).
 
     Each resample draws L classes with replacement and takes the mean over all their images.
 

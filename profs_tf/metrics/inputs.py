@@ -64,8 +64,8 @@ def check_directions(array: np.ndarray, argument: str = "embeddings") -> None:
     zero = ~array.any(axis=1)
     if zero.any():
         raise ValueError(
-            f"`{argument}` must not be all-zero for the cosine distance, got {zero.sum()} of {len(zero)} that "
-            f"are, the first at index {int(np.argmax(zero))}."
+            f"`{argument}` must not be all-zero for the cosine distance, got {zero.sum()} of {len(zero)} "
+            f"that are, the first at index {int(np.argmax(zero))}."
         )
 
 

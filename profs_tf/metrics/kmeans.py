@@ -78,8 +78,8 @@ def kmeans(
         12 N D bytes of memory above the embeddings.
 
     Raises:
-        ValueError: Embeddings that are not finite or not float `[N, D]`; `num_clusters` outside [1, N]; another
-            argument out of its range.
+        ValueError: Embeddings that are not finite or not float `[N, D]`; `num_clusters` outside [1, N];
+            another argument out of its range.
     """
     embeddings = inputs.check_embeddings(embeddings)
     _check(embeddings, num_clusters, start, num_starts, max_iterations, tolerance)

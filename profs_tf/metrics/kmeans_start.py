@@ -25,8 +25,9 @@ def distant_start(
 
     Each is drawn with a chance in proportion to its squared distance to the nearest image drawn so far.
 
-    *Differs:* with more than 128 clusters, C / 128 images are drawn at a time (as in k-means||, Bahmani et al.
-    2012, but without drawing too many), so that all takes as long as one comparison of images with centres.
+    *Differs:* with more than 128 clusters, C / 128 images are drawn at a time (as in k-means||, Bahmani et
+    al. 2012, but without drawing too many), so that all takes as long as one comparison of images with
+    centres.
 
     Args:
         nearest: The images.

@@ -107,7 +107,7 @@ def _count(
         right = [product.prepare(gallery.float32_block(block, as_query=False)) for block in columns]
 
         def count(i: int, j: int) -> list:
-            if counter.nothing_wrong(rows[i], columns[j]) and (i == j or not mirrored):
+            if counter.nothing_wrong(rows[i], columns[j]):
                 return []
             scores = product(left[i], right[j])
             found = [(rows[i], counter.count(scores, rows[i], columns[j]))]

@@ -69,7 +69,7 @@ class RetrievalResult:
     def recall_interval_at(
         self, k: int, *, confidence: float = 0.95, num_resamples: int = 1000, seed: int = 0
     ) -> Interval:
-        """Confidence interval of Recall@K by drawing classes anew; arguments as `confidence.class_bootstrap`."""
+        """Confidence interval of Recall@K, by drawing classes anew; arguments as of `class_bootstrap`."""
         return class_bootstrap(
             self.hits_at(k)[self.counted],
             self.labels[self.counted],
@@ -181,7 +181,7 @@ def evaluate_retrieval(
 
 
 def _sides(embeddings, labels, gallery_embeddings, gallery_labels, distance: str) -> tuple:
-    """Checks the inputs. Returns the queries' side, the gallery's (the same in an own set), the query labels."""
+    """Checks the inputs; returns the queries' side, the gallery's (the same in an own set) and the labels."""
     if (gallery_embeddings is None) != (gallery_labels is None):
         raise ValueError("`gallery_embeddings` and `gallery_labels` must be given together, got one of them.")
     embeddings = inputs.check_embeddings(embeddings)

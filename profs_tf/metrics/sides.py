@@ -64,7 +64,7 @@ class Side:
         return block
 
     def class_range(self, classes: np.ndarray) -> tuple:
-        """Positions where each class begins and where it ends, int64 `[n]` each; equal where it has no image."""
+        """Positions where each class begins and ends, int64 `[n]` each; equal for one without images."""
         return np.searchsorted(self.classes, classes, "left"), np.searchsorted(self.classes, classes, "right")
 
 

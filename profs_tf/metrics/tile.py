@@ -88,7 +88,7 @@ def without_class(scores: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> n
 
 
 def exact_tile(queries: Side, gallery: Side, rows: slice, columns: slice) -> Tile:
-    """The tile in float64, ties lifted to where they count as nearer; the queries' own classes are included."""
+    """The tile in float64, ties lifted to where they count as nearer; the queries' own classes included."""
     scores = queries.rows(rows) @ gallery.rows(columns).T
     scores -= queries.half_norms[rows, None] - queries.ties[rows, None] / 2
     scores -= gallery.half_norms[columns] - gallery.ties[columns] / 2

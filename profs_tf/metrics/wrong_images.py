@@ -77,7 +77,8 @@ class WrongCounter:
         tile = Tile(scores, rows, columns, score_error(self._queries, self._gallery, rows, columns))
         tile = self._without_right(tile)
         local = self._local(rows)
-        span = _Range(self._thresholds.starts[local], self._ends[local])
+        # A copy: other threads' results may drop thresholds meanwhile.
+        span = _Range(self._thresholds.starts[local], self._ends[local].copy())
         reached = tile.at_least(self._score(span, span.ends - 1) - tile.error)
         if np.count_nonzero(reached) <= _FEW * reached.size:
             return self._count_listed(tile, reached, span)
