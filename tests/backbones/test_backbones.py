@@ -1,0 +1,78 @@
+"""What every backbone has in common: the registry, the scale of images, stock layers, seeds."""
+
+import inspect
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from profs_tf import backbones
+
+CHANNELS = {"conv4": 64, "inception_v1": 1024, "resnet50": 2048}
+
+
+@pytest.fixture(scope="module", params=sorted(CHANNELS))
+def built(request):
+    return request.param, backbones.get(request.param)((64, 64, 3), seed=0)
+
+
+def test_names_are_those_that_can_be_got():
+    assert backbones.names() == sorted(CHANNELS)
+    for name in backbones.names():
+        assert backbones.get(name).__name__ == name
+
+
+@pytest.mark.parametrize("name", ["vgg", "", "Conv4", None, ["conv4"]])
+def test_unknown_names_list_the_valid_ones(name):
+    with pytest.raises(
+        ValueError, match=r"`backbone` must be one of conv4, inception_v1, resnet50 or a Keras model"
+    ):
+        backbones.get(name)
+
+
+def test_one_way_to_call_them():
+    signatures = {str(inspect.signature(backbones.get(name))) for name in backbones.names()}
+    assert len(signatures) == 1
+
+
+def test_feature_map(built):
+    name, network = built
+    assert network.name == name
+    assert network.output_shape == (
+        None,
+        *([64 // 32] * 2 if name != "conv4" else [64 // 16] * 2),
+        CHANNELS[name],
+    )
+
+
+def test_layers_are_keras_own(built):
+    assert {type(layer).__module__.split(".")[0] for layer in built[1].layers} == {"keras"}
+
+
+def test_same_seed_same_bits(built):
+    name, network = built
+    again = backbones.get(name)((64, 64, 3), seed=0)
+    for left, right in zip(network.get_weights(), again.get_weights()):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_first_convolution_sees_values_about_zero(built):
+    """Images are 0..255 everywhere; scaling them is the network's own business."""
+    _, network = built
+    scaled = tf.keras.Model(network.input, network.get_layer("rescale").output)
+    grey = scaled(np.full((1, 64, 64, 3), 120, "f")).numpy()
+    ends = scaled(np.stack([np.zeros((64, 64, 3), "f"), np.full((64, 64, 3), 255, "f")])).numpy()
+    assert np.abs(grey).max() < 0.2 * ends.max()
+    assert ends[0].max() < 0 < ends[1].min()
+
+
+def test_scaling_is_exact_in_half_precision(built):
+    tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        network = backbones.get(built[0])((64, 64, 3))
+    finally:
+        tf.keras.mixed_precision.set_global_policy("float32")
+    scaled = tf.keras.Model(network.input, network.get_layer("rescale").output)
+    values = np.broadcast_to(np.arange(64, dtype="f")[:, None, None] * 4 + 0.5, (1, 64, 64, 3))
+    assert scaled(values).dtype == tf.float32
+    assert len(np.unique(scaled(values).numpy()[..., 0])) == 64

@@ -1,0 +1,87 @@
+"""ResNet-50 against ``tf.keras.applications``, its own preprocessing and its own weight files."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from profs_tf.backbones.resnet50 import resnet50
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """Keras's network with random weights and statistics, and the path of its weights."""
+    network = tf.keras.applications.ResNet50(include_top=False, weights=None)
+    rng = np.random.default_rng(0)
+    for layer in network.layers:
+        if isinstance(layer, tf.keras.layers.BatchNormalization):
+            size = layer.gamma.shape
+            layer.set_weights(
+                [
+                    rng.uniform(0.3, 0.7, size),
+                    rng.normal(0, 0.1, size),
+                    rng.normal(0, 0.1, size),
+                    rng.uniform(0.5, 2, size),
+                ]
+            )
+    path = str(tmp_path_factory.mktemp("resnet50") / "notop.h5")
+    network.save_weights(path)
+    return network, path
+
+
+@pytest.fixture(scope="module")
+def loaded(published):
+    return resnet50(pretrained=published[1])
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (75, 50)])
+def test_rgb_in_gives_what_keras_gives_after_its_preprocessing(published, loaded, shape):
+    images = np.random.default_rng(1).integers(0, 256, (2, *shape, 3)).astype("f")
+    want = published[0](tf.keras.applications.resnet50.preprocess_input(images.copy()))
+    assert np.std(want) > 0.01
+    np.testing.assert_allclose(loaded(images), want, atol=1e-5)
+
+
+def test_parameter_counts(loaded):
+    assert sum(np.prod(variable.shape) for variable in loaded.trainable_variables) == 23_534_592
+    assert sum(np.prod(variable.shape) for variable in loaded.non_trainable_variables) == 53_120
+
+
+def test_momentum_of_the_statistics(loaded):
+    def momenta(network):
+        norms = [layer for layer in network.layers if isinstance(layer, tf.keras.layers.BatchNormalization)]
+        return {layer.momentum for layer in norms}
+
+    assert momenta(loaded) == {0.99}
+    assert momenta(resnet50()) == {0.9}
+    assert momenta(resnet50(batch_norm_momentum=0.5)) == {0.5}
+
+
+def test_weights_of_another_network_are_refused(tmp_path):
+    path = str(tmp_path / "other.h5")
+    tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(3,))]).save_weights(path)
+    with pytest.raises(
+        ValueError, match=r"`pretrained` must hold the weights of tf.keras.applications.ResNet50.*other"
+    ):
+        resnet50(pretrained=path)
+
+
+@pytest.mark.parametrize("pretrained", ["no such file", "."])
+def test_what_is_no_hdf5_file_is_refused(pretrained):
+    with pytest.raises(ValueError, match=r'`pretrained` must be "imagenet" or the path of an HDF5 file'):
+        resnet50(pretrained=pretrained)
+
+
+def test_a_truncated_file_is_refused(published, tmp_path):
+    path = tmp_path / "truncated.h5"
+    with open(published[1], "rb") as file:
+        path.write_bytes(file.read(1_000_000))
+    with pytest.raises(ValueError, match=r"`pretrained` must"):
+        resnet50(pretrained=str(path))
+
+
+@pytest.mark.parametrize("shape", [(31, 64, 3), (64, 64, 1)])
+def test_shapes_it_cannot_take_are_refused(shape):
+    with pytest.raises(
+        ValueError, match=r"`input_shape` must be \(height, width, 3\) of at least 32 pixels, got"
+    ):
+        resnet50(shape)

@@ -1,0 +1,352 @@
+import functools
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from profs_tf.embedder import build_embedder, head_variables, serving_signatures
+
+
+def random_images(side=32, number=4, dtype=np.uint8):
+    return np.random.default_rng(0).integers(0, 256, (number, side, side, 3)).astype(dtype)
+
+
+small = functools.partial(build_embedder, "conv4", 8)
+
+
+@pytest.fixture(scope="module")
+def embedder():
+    return small(seed=0)
+
+
+@pytest.fixture
+def mixed_policy(request):
+    tf.keras.mixed_precision.set_global_policy(request.param)
+    yield request.param
+    tf.keras.mixed_precision.set_global_policy("float32")
+
+
+class TestOutput:
+    def test_layers(self, embedder):
+        assert [layer.name for layer in embedder.layers] == ["images", "conv4", "pool", "head", "normalize"]
+        assert embedder.output_shape == (None, 8)
+
+    @pytest.mark.parametrize("size", [16, 33, 48])
+    def test_any_size_of_image(self, embedder, size):
+        assert embedder(random_images(size)).shape == (4, 8)
+
+    def test_fixed_size_of_image(self):
+        assert small(input_size=32).input_shape == (None, 32, 32, 3)
+        with pytest.raises(ValueError, match="incompatible with the layer"):
+            small(input_size=32)(random_images(16))
+
+    def test_embeddings_are_the_normalised_linear_map_of_the_pooled_features(self, embedder):
+        images = random_images()
+        features = embedder.get_layer("conv4")(images.astype("f")).numpy().mean((1, 2))
+        kernel, bias = embedder.get_layer("head").get_weights()
+        linear = features @ kernel + bias
+        want = linear / np.linalg.norm(linear, axis=1, keepdims=True)
+        np.testing.assert_allclose(embedder(images), want, rtol=1e-4, atol=1e-6)
+
+    def test_without_normalisation_they_are_the_linear_map(self, embedder):
+        plain = small(normalize=False, seed=0)
+        assert plain.layers[-1].name == "head"
+        images = random_images()
+        linear = plain(images).numpy()
+        norms = np.linalg.norm(linear, axis=1, keepdims=True)
+        assert np.all(np.abs(norms - 1) > 1e-3)
+        np.testing.assert_allclose(embedder(images), linear / norms, rtol=1e-5, atol=1e-6)
+
+    def test_default_is_the_network_of_the_paper(self):
+        model = build_embedder()
+        assert [layer.name for layer in model.layers] == [
+            "images",
+            "inception_v1",
+            "pool",
+            "head",
+            "normalize",
+        ]
+        assert model.output_shape == (None, 512)
+        assert sum(np.prod(v.shape) for v in model.trainable_variables) == 5_592_624 + 1024 * 512 + 512
+
+    @pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.int64, np.float16, np.float64])
+    def test_integer_and_float_images_give_the_same_embeddings(self, embedder, dtype):
+        want = embedder(random_images(dtype=np.float32))
+        images = random_images(dtype=dtype)
+        np.testing.assert_array_equal(embedder(images), want)
+        np.testing.assert_array_equal(embedder(tf.constant(images)), want)
+        np.testing.assert_allclose(embedder.predict(images, verbose=0), want, atol=1e-6)
+
+    @pytest.mark.parametrize("mixed_policy", ["mixed_bfloat16", "mixed_float16"], indirect=True)
+    @pytest.mark.parametrize("normalize", [True, False])
+    def test_float32_under_mixed_precision(self, mixed_policy, normalize):
+        model = small(normalize=normalize, seed=0)
+        assert model.get_layer("conv4").output.dtype == mixed_policy.removeprefix("mixed_")
+        got = model(random_images())
+        assert got.dtype == tf.float32
+        rounded = tf.cast(tf.cast(got, model.get_layer("conv4").output.dtype), tf.float32)
+        assert np.any(got != rounded), "the embeddings passed through half precision"
+        assert {variable.dtype for variable in model.variables} == {tf.float32}
+
+    @pytest.mark.parametrize("mixed_policy", ["mixed_bfloat16"], indirect=True)
+    def test_mixed_precision_is_near_full_precision(self, mixed_policy, embedder):
+        np.testing.assert_allclose(small(seed=0)(random_images()), embedder(random_images()), atol=0.03)
+
+    def test_a_black_image_in_a_white_batch(self, embedder):
+        images = np.concatenate([np.zeros((1, 32, 32, 3)), np.full((3, 32, 32, 3), 255)]).astype(np.uint8)
+        assert np.all(np.isfinite(embedder(images, training=True)))
+
+    def test_all_zero_embedding_has_a_finite_gradient(self, embedder):
+        model = small(seed=0)
+        for variable in head_variables(model):
+            variable.assign(tf.zeros_like(variable))
+        with tf.GradientTape() as tape:
+            embeddings = model(random_images(), training=True)
+            loss = tf.reduce_sum(embeddings * np.arange(8, dtype="f"))
+        np.testing.assert_array_equal(embeddings, np.zeros((4, 8)))
+        for gradient in tape.gradient(loss, model.trainable_variables):
+            assert np.all(np.isfinite(gradient))
+
+    def test_every_weight_gets_a_gradient(self, embedder):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(embedder(random_images(), training=True) * np.arange(8, dtype="f"))
+        for gradient in tape.gradient(loss, embedder.trainable_variables):
+            assert np.any(gradient)
+
+
+class TestSeed:
+    def test_two_builds_in_one_process_are_equal_in_every_bit(self):
+        first, second = (small(seed=3).get_weights() for _ in range(2))
+        for left, right in zip(first, second):
+            np.testing.assert_array_equal(left, right)
+
+    def test_another_seed_and_no_seed_differ(self):
+        drawn = [head_variables(small(seed=seed))[0].numpy() for seed in (3, 4, None, None)]
+        for i in range(4):
+            for j in range(i):
+                assert np.all(drawn[i] != drawn[j])
+
+    @pytest.mark.parametrize("seed", [-1, 0.5])
+    def test_bad_seed_is_refused(self, seed):
+        with pytest.raises(ValueError, match=rf"`seed` must be a whole number >= 0, got {seed}"):
+            small(seed=seed)
+
+
+def own_backbone(rank):
+    images = tf.keras.Input((None, None, 3))
+    x = tf.keras.layers.Conv2D(6, 3, activation="relu")(tf.keras.layers.Rescaling(1 / 255)(images))
+    x = tf.keras.layers.BatchNormalization()(x)
+    return tf.keras.Model(images, tf.keras.layers.GlobalMaxPooling2D()(x) if rank == 2 else x, name="mine")
+
+
+class SubclassedBackbone(tf.keras.Model):
+    def __init__(self):
+        super().__init__(name="subclassed")
+        self.conv = tf.keras.layers.Conv2D(6, 3)
+
+    def call(self, images):
+        return self.conv(images)
+
+
+class TestOwnBackbone:
+    def test_feature_map_is_pooled(self):
+        backbone = own_backbone(rank=4)
+        model = build_embedder(backbone, 8, normalize=False)
+        images = random_images()
+        pooled = backbone(images.astype("f")).numpy().mean((1, 2))
+        kernel, bias = model.get_layer("head").get_weights()
+        np.testing.assert_allclose(model(images), pooled @ kernel + bias, rtol=1e-4, atol=1e-5)
+
+    def test_features_go_to_the_head_as_they_are(self):
+        backbone = own_backbone(rank=2)
+        model = build_embedder(backbone, 8, normalize=False)
+        images = random_images()
+        kernel, bias = model.get_layer("head").get_weights()
+        np.testing.assert_allclose(
+            model(images), backbone(images.astype("f")).numpy() @ kernel + bias, rtol=1e-4, atol=1e-5
+        )
+
+    def test_subclassed_model(self):
+        assert build_embedder(SubclassedBackbone(), 8)(random_images()).shape == (4, 8)
+
+    def test_weights_are_kept_under_a_seed(self):
+        backbone = own_backbone(rank=4)
+        before = backbone.get_weights()
+        model = build_embedder(backbone, 8, seed=1)
+        for left, right in zip(backbone.get_weights(), before):
+            np.testing.assert_array_equal(left, right)
+        again = build_embedder(own_backbone(rank=4), 8, seed=1)
+        np.testing.assert_array_equal(head_variables(model)[0], head_variables(again)[0])
+
+    def test_other_outputs_are_refused(self):
+        images = tf.keras.Input((16, 16, 3))
+        backbone = tf.keras.Model(images, tf.keras.layers.Reshape((16, 48))(images))
+        with pytest.raises(
+            ValueError, match=r"`backbone` must return a feature map .* got .*\(None, 16, 48\)"
+        ):
+            build_embedder(backbone, 8, input_size=16)
+
+    @pytest.mark.parametrize("options", [{"pretrained": "imagenet"}, {"batch_norm_momentum": 0.9}])
+    def test_options_of_named_backbones_are_refused(self, options):
+        argument = next(iter(options))
+        with pytest.raises(ValueError, match=f"`{argument}` must be None when `backbone` is a Keras model"):
+            build_embedder(own_backbone(rank=4), 8, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"backbone": "vgg"},
+            r"`backbone` must be one of conv4, inception_v1, resnet50 or a Keras model, got 'vgg'",
+        ),
+        ({"embedding_dim": 0}, r"`embedding_dim` must be >= 1, got 0"),
+        ({"input_size": 0}, r"`input_size` must be >= 1 pixel or None for any size, got 0"),
+        ({"input_size": 8}, r"`input_shape` must be at least 16 x 16 pixels, got \(8, 8, 3\)"),
+        (
+            {"freeze_batch_norm": "yes"},
+            r"`freeze_batch_norm` must be one of none, statistics, all, got 'yes'",
+        ),
+        ({"pretrained": "imagenet"}, r"`pretrained` must be None for conv4"),
+    ],
+)
+def test_bad_arguments_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        build_embedder(**{"backbone": "conv4", **options})
+
+
+class TestHeadVariables:
+    def test_kernel_and_bias(self, embedder):
+        kernel, bias = head_variables(embedder)
+        assert (kernel.shape, bias.shape) == ((64, 8), (8,))
+        assert kernel is embedder.get_layer("head").kernel
+
+    def test_nested_layer_by_name_or_itself(self, embedder):
+        convolution = embedder.get_layer("conv4").get_layer("conv_2")
+        for head_layer in ("conv_2", convolution):
+            assert head_variables(embedder, head_layer)[0] is convolution.kernel
+
+    def test_unknown_name_lists_the_layers_with_weights(self, embedder):
+        with pytest.raises(
+            ValueError, match=r"`head_layer` must name one layer.*'top', which names 0.*\(conv4, head\)"
+        ):
+            head_variables(embedder, "top")
+
+    def test_a_name_that_two_layers_have(self):
+        inner = tf.keras.Sequential([tf.keras.layers.Dense(2, name="head")])
+        model = tf.keras.Sequential([inner, tf.keras.layers.Dense(2, name="head")])
+        model.build((None, 3))
+        with pytest.raises(ValueError, match="'head', which names 2"):
+            head_variables(model)
+
+    def test_layer_without_variables(self, embedder):
+        with pytest.raises(ValueError, match="`head_layer` must have trainable variables, got layer 'pool'"):
+            head_variables(embedder, "pool")
+
+
+class TestFreezeBatchNorm:
+    @staticmethod
+    def norms(model):
+        return [m for m in model.submodules if isinstance(m, tf.keras.layers.BatchNormalization)]
+
+    @pytest.mark.parametrize("freeze", ["none", "statistics", "all"])
+    @pytest.mark.parametrize("loaded", [False, True], ids=["built", "loaded"])
+    def test_what_a_training_step_changes(self, freeze, loaded, tmp_path):
+        model = small(freeze_batch_norm=freeze, seed=0)
+        if loaded:
+            model.save(str(tmp_path / "embedder.keras"))
+            model = tf.keras.models.load_model(str(tmp_path / "embedder.keras"))
+        before = [layer.get_weights() for layer in self.norms(model)]
+        optimizer = tf.keras.optimizers.SGD(0.1)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(random_images(), training=True) * np.arange(8, dtype="f"))
+        optimizer.apply_gradients(
+            zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+        )
+        assert len(before) == 4
+        for layer, (gamma, beta, mean, variance) in zip(self.norms(model), before):
+            scale_moved = np.any(layer.gamma != gamma) and np.any(layer.beta != beta)
+            statistics_moved = np.any(layer.moving_mean != mean) and np.any(layer.moving_variance != variance)
+            assert (scale_moved, statistics_moved) == (freeze != "all", freeze == "none")
+
+    @pytest.mark.parametrize("freeze", ["statistics", "all"])
+    def test_training_normalises_by_the_moving_statistics(self, freeze):
+        model = small(freeze_batch_norm=freeze, seed=0)
+        images = random_images()
+        np.testing.assert_array_equal(model(images, training=True), model(images, training=False))
+
+    def test_without_it_training_normalises_by_the_batch(self, embedder):
+        images = random_images()
+        assert np.abs(embedder(images, training=True) - embedder(images, training=False)).max() > 0.01
+
+
+class TestSaved:
+    """A saved embedder in a process that cannot import profs_tf."""
+
+    PROGRAM = """
+        import sys
+        import numpy as np, tensorflow as tf
+        sys.modules["profs_tf"] = None  # importing it now fails, wherever it is installed
+        folder = sys.argv[1]
+        images, want = np.load(folder + "/images.npy"), np.load(folder + "/want.npy")
+        keras_model = tf.keras.models.load_model(folder + "/embedder")
+        loaded = tf.saved_model.load(folder + "/embedder")
+        served = tf.saved_model.load(folder + "/served").signatures
+        floats = tf.constant(images, tf.float32)
+        for got in (
+            keras_model(images),
+            keras_model(floats),
+            loaded(floats),
+            next(iter(loaded.signatures["serving_default"](images=floats).values())),
+            served["serving_default"](images=floats)["embeddings"],
+            served["serving_uint8"](images=tf.constant(images))["embeddings"],
+        ):
+            assert got.dtype == tf.float32, got.dtype
+            np.testing.assert_allclose(got, want, atol=1e-6)
+        assert not any(name.startswith("profs_tf.") for name in sys.modules)
+        print("equal")
+    """
+
+    @pytest.mark.parametrize("backbone", ["conv4", pytest.param("inception_v1", marks=pytest.mark.slow)])
+    @pytest.mark.parametrize("freeze", ["none", pytest.param("all", marks=pytest.mark.slow)])
+    def test_loads_with_tensorflow_alone(self, tmp_path, backbone, freeze):
+        model = build_embedder(backbone, 8, freeze_batch_norm=freeze)
+        images = random_images()
+        np.save(tmp_path / "images.npy", images)
+        np.save(tmp_path / "want.npy", model(images))
+        model.save(str(tmp_path / "embedder"))
+        model.save(str(tmp_path / "served"), signatures=serving_signatures(model))
+        program = tmp_path / "program.py"
+        program.write_text(textwrap.dedent(self.PROGRAM))
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        done = subprocess.run(
+            [sys.executable, str(program), str(tmp_path)],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env=environment,
+            timeout=500,
+            check=False,
+        )
+        assert done.stdout == "equal\n", done.stderr
+
+    @pytest.mark.parametrize("mixed_policy", ["mixed_bfloat16"], indirect=True)
+    def test_mixed_precision_model_returns_float32_after_loading(self, mixed_policy, tmp_path):
+        model = small()
+        model.save(str(tmp_path / "embedder"), signatures=serving_signatures(model))
+        loaded = tf.saved_model.load(str(tmp_path / "embedder"))
+        got = loaded.signatures["serving_uint8"](images=tf.constant(random_images()))["embeddings"]
+        assert got.dtype == tf.float32
+        np.testing.assert_allclose(got, model(random_images()), atol=1e-2)
+
+    @pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file:UserWarning")
+    @pytest.mark.parametrize("suffix", [".keras", ".h5"])
+    def test_keras_formats(self, embedder, tmp_path, suffix):
+        path = str(tmp_path / f"embedder{suffix}")
+        embedder.save(path)
+        got = tf.keras.models.load_model(path)(random_images())
+        np.testing.assert_array_equal(got, embedder(random_images()))
