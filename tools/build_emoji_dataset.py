@@ -8,7 +8,7 @@ SHA-256; with --package_dir they are kept there and fetched only once. Drawings 
 drawn at 48 x 48 on white, and chosen by the rules in tools/emoji_dataset/selection.py. The same packages,
 resvg-py, NumPy and zlib give the same file byte for byte.
 
-Needs npm on the PATH and `pip install .[datasets]`. Takes about two minutes and 200 MB of memory.
+Needs npm on the PATH and `pip install .[datasets]`. Takes some minutes and 400 MB of memory.
 """
 
 from __future__ import annotations

@@ -118,7 +118,8 @@ class ZeroShotDataset:
                 *(f"  {line}" for line in looked_for),
                 "It can be had from:",
                 *(f"  {line}" for line in self.sources),
-                "Pass the folder that holds the unpacked archive: --data_dir=FOLDER, in Python data_dir=...",
+                f"Pass the folder that holds the unpacked archive ({self.folders[0]} with "
+                f"{', '.join(self.layouts[0])}): --data_dir=FOLDER, in Python data_dir=...",
             ]
         )
 
@@ -151,7 +152,7 @@ class ZeroShotDataset:
         _LOG.warning("%s. Going on with these, as `allow_partial_data` is set.", message)
 
     def _part(self, examples: Examples, class_ids: np.ndarray, chosen: np.ndarray, part: str) -> ImageList:
-        order = sorted(chosen, key=lambda index: (class_ids[index], examples.paths[index]))
+        order = sorted(chosen.tolist(), key=lambda i: (examples.class_ids[i], examples.paths[i]))
         occurring, labels = np.unique(class_ids[order], return_inverse=True)
         names = [examples.class_names[class_id] for class_id in occurring]
         return ImageList([examples.paths[index] for index in order], labels, names, f"{self.name} {part}")

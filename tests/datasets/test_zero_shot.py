@@ -272,6 +272,7 @@ def test_without_data_the_error_says_what_where_and_how(tmp_path, name, monkeypa
         assert f"no prepared TensorFlow dataset {dataset.tfds_reader.name}" in message
         assert all(source in message for source in dataset.sources)
         assert "--data_dir=FOLDER" in message
+        assert f"({dataset.folders[0]} with {', '.join(dataset.layouts[0])})" in message
     assert str(tmp_path / "tfds") in str(here.value)
     for folder in (tmp_path, tmp_path / dataset.folders[0]):
         for part in dataset.layouts[0]:
