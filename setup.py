@@ -33,6 +33,10 @@ setup(
         "absl-py>=1.0",
         "pillow>=9.2",
         "matplotlib>=3.6",
+        "scipy>=1.9",
+        "tqdm>=4.60",
+        # Imported by tensorflow-datasets 4.9, which does not ask for it.
+        "importlib_resources>=5.0",
     ],
     extras_require={
         "test": [

@@ -1,11 +1,11 @@
 """From a `Config` to the parts of a run: preprocessing, sampler, loss, embedder, model."""
 
 import dataclasses
-from typing import Optional
+from typing import Optional, Union
 
 import tensorflow as tf
 
-from profs_tf import losses
+from profs_tf import datasets, losses
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.embedder import build_embedder
@@ -13,6 +13,29 @@ from profs_tf.images import Preprocessing, preprocessing_for
 from profs_tf.model import ProfsModel
 from profs_tf.optimizer import head_adam
 from profs_tf.sampling.batch_sampler import BatchSampler
+
+
+def load_data(config: Config) -> tuple:
+    """Returns the image lists (train, test) of the configuration's data set.
+
+    Raises:
+        ValueError: if the data set is unknown or an option does not belong to it.
+        FileNotFoundError: if the data is not there; the message says where to get it.
+    """
+    return datasets.load(
+        config.dataset,
+        data_dir=config.data_dir,
+        train_classes=_fraction_or_file(config.train_classes),
+        allow_partial_data=config.allow_partial_data,
+        download=config.download,
+    )
+
+
+def _fraction_or_file(text: Optional[str]) -> Union[float, str, None]:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
 
 
 def build_preprocessing(config: Config, image_list: ImageList) -> Preprocessing:
@@ -68,6 +91,7 @@ def build_embedder_for(config: Config, normalized: bool) -> tf.keras.Model:
         config.embedding_dim,
         normalize=normalized if config.normalize is None else config.normalize,
         pretrained=config.pretrained,
+        freeze_batch_norm=config.freeze_batch_norm,
         seed=config.seed,
     )
 

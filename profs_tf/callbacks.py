@@ -39,13 +39,7 @@ class ProfsCallback(tf.keras.callbacks.Callback):
         """Takes the step count from the model; refuses a `steps_per_execution` that would miss a swap."""
         schedule = self.sampler.schedule
         self._stride = int(getattr(self.model, "_steps_per_execution", None) or 1)
-        schedule.check_steps_per_execution(self._stride)
-        steps_per_epoch = self.params.get("steps")
-        if steps_per_epoch and steps_per_epoch % self._stride:
-            raise ValueError(
-                f"`steps_per_epoch` must be a multiple of `steps_per_execution` = {self._stride}, "
-                f"got {steps_per_epoch}: the last call of an epoch would be shorter and miss a swap."
-            )
+        schedule.check_strides(self._stride, self.params.get("steps"))
         self._step = int(self._step_variable())
         self.sampler.first_step = self._step
         if self._proximal is None:

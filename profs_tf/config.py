@@ -35,6 +35,13 @@ class Config:
         "emoji", "Data set: emoji (comes with the package), cub200, cars196, sop, folder:PATH or csv:PATH."
     )
     data_dir: Optional[str] = option(None, "Folder that holds the data set as its archive unpacks.")
+    train_classes: Optional[str] = option(
+        None,
+        "Own pictures only: the part of the classes that trains (0.5), or a text file with their names, one "
+        "a line; default the first half.",
+    )
+    allow_partial_data: bool = option(False, "Whether an incomplete copy of a data set is taken.")
+    download: bool = option(False, "Whether TensorFlow Datasets may download a data set that is not found.")
     output_dir: str = option("", "Folder that the run is written to; it must not hold another run.")
     seed: int = option(
         0, "Seed of everything random; two runs with one seed are equal bit for bit.", minimum=0
@@ -77,6 +84,11 @@ class Config:
     backbone: str = option("inception_v1", "Network up to its global average pooling.")
     pretrained: Optional[str] = option(
         None, "File with pretrained weights of the backbone; default random weights."
+    )
+    freeze_batch_norm: str = option(
+        "none",
+        "What of batch normalisation training leaves alone: nothing, its statistics, its weights too.",
+        choices=("none", "statistics", "all"),
     )
     embedding_dim: int = option(512, "D, the embedding's length.", minimum=1)
     normalize: Optional[bool] = option(
@@ -128,7 +140,7 @@ class Config:
     def __post_init__(self):
         for spec in dataclasses.fields(self):
             check_range(spec, getattr(self, spec.name))
-        object.__setattr__(self, "ks", tuple(int(k) for k in self.ks))
+        object.__setattr__(self, "ks", whole_numbers("ks", self.ks))
         if not self.ks or min(self.ks) < 1:
             raise ValueError(f"`ks` must be whole numbers >= 1, got {list(self.ks)}.")
         for name in ("beta_1", "beta_2"):
@@ -178,6 +190,20 @@ class Config:
         if unknown:
             raise ValueError(f"The configuration has unknown names: {', '.join(unknown)}.")
         return cls(**values)
+
+
+def whole_numbers(name: str, values) -> tuple:
+    """Returns numbers or their texts as a tuple of int.
+
+    Raises:
+        ValueError: if one is not a whole number.
+    """
+    try:
+        return tuple(int(value) for value in values)
+    except ValueError as error:
+        raise ValueError(
+            f"`{name}` must be whole numbers separated by commas, got {','.join(map(str, values))}."
+        ) from error
 
 
 def check_range(spec: dataclasses.Field, value: Any) -> None:

@@ -7,7 +7,7 @@ from absl import flags
 
 from profs_tf import datasets
 from profs_tf.command_line import run
-from profs_tf.config import Config
+from profs_tf.config import Config, whole_numbers
 from profs_tf.config_flags import define_one
 from profs_tf.evaluation import evaluate, format_report
 from profs_tf.run_folder import write_atomically
@@ -42,7 +42,7 @@ def main(values: flags.FlagValues) -> None:
     """Evaluates by the flags."""
     if not values.embedder:
         raise ValueError("`embedder` must name the folder of a SavedModel. Pass --embedder=FOLDER.")
-    ks = _whole_numbers(values.ks)
+    ks = whole_numbers("ks", values.ks)
     split = datasets.load(values.dataset, data_dir=values.data_dir)[SPLITS[::-1].index(values.split)]
     embeddings = embed_with_saved(values.embedder, split, values.batch_size, progress=True)
     report = evaluate(embeddings, split.labels, ks=ks, clustering=values.clustering, seed=values.seed)
@@ -50,13 +50,6 @@ def main(values: flags.FlagValues) -> None:
     print(format_report({f"{values.dataset} {values.split}": report}))
     if values.output_json:
         write_atomically(Path(values.output_json), json.dumps(report, indent=2) + "\n")
-
-
-def _whole_numbers(texts: list) -> tuple:
-    try:
-        return tuple(int(text) for text in texts)
-    except ValueError as error:
-        raise ValueError(f"`ks` must be whole numbers separated by commas, got {','.join(texts)}.") from error
 
 
 if __name__ == "__main__":

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from absl import flags
 
-from profs_tf import datasets
-from profs_tf.building import build_model, build_preprocessing
+from profs_tf.building import build_model, build_preprocessing, load_data
 from profs_tf.command_line import run
 from profs_tf.config_flags import define_one
 from profs_tf.run_folder import RunFolder
@@ -42,7 +41,7 @@ def main(values: flags.FlagValues) -> None:
     config = folder.read_config()
     if not folder.best_weights.with_suffix(".index").exists():
         raise FileNotFoundError(f"`run_dir` must hold an evaluated epoch, {folder.path} has none yet.")
-    train_images, _ = datasets.load(config.dataset, data_dir=config.data_dir)
+    train_images, _ = load_data(config)
     model = build_model(config, train_images.num_classes)
     model.embedder.load_weights(str(folder.best_weights)).expect_partial()
     save_embedder(model.embedder, build_preprocessing(config, train_images), values.output)

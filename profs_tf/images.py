@@ -77,6 +77,24 @@ def decode(encoded: tf.Tensor) -> tf.Tensor:
     return tf.ensure_shape(image, [None, None, 3])
 
 
+def crop_to_box(image: tf.Tensor, box: tf.Tensor) -> tf.Tensor:
+    """Cuts a bounding box out of an image; what of the box lies outside is left out.
+
+    Args:
+        image: uint8 [H, W, 3].
+        box: float [4]: x and y of the left upper corner, width and height, in pixels.
+
+    Returns:
+        uint8 [h, w, 3], at least one pixel.
+    """
+    limit = tf.cast(tf.shape(image)[1::-1], box.dtype)
+    begin = tf.clip_by_value(tf.floor(box[:2]), 0.0, limit - 1.0)
+    end = tf.clip_by_value(tf.math.ceil(box[:2] + box[2:]), begin + 1.0, limit)
+    left, top = tf.unstack(tf.cast(begin, tf.int32))
+    right, bottom = tf.unstack(tf.cast(end, tf.int32))
+    return image[top:bottom, left:right]
+
+
 def prepare_for_training(image: tf.Tensor, preprocessing: Preprocessing, seed: tf.Tensor) -> tf.Tensor:
     """Scales, pads, crops at random and mirrors: a pure function of image and seed.
 

@@ -71,6 +71,10 @@ class ProfsModel(tf.keras.Model):
         optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
         if self._loss_variables() and hasattr(optimizer, "set_learning_rate"):
             optimizer.set_learning_rate(self._loss_variables(), self.metric_loss.variable_learning_rate)
+        if hasattr(self.optimizer, "build"):
+            # Here, not at the first step: a checkpoint can then be checked for holding every moment.
+            with self.distribute_strategy.scope():
+                self.optimizer.build(self.embedder.trainable_variables + self._loss_variables())
 
     @property
     def metrics(self):

@@ -93,7 +93,15 @@ def _row_signature(batch_size: int) -> tuple:
 
 
 def _loader(image_list: ImageList):
-    """Returns the function from an image's index, int64 scalar, to the image, uint8 [H, W, 3]."""
+    """Returns the function from an image's index, int64 scalar, to the image in its box, uint8 [H, W, 3]."""
+    load = _whole_image_loader(image_list)
+    if image_list.boxes is None:
+        return load
+    boxes = tf.constant(image_list.boxes)
+    return lambda index: image_ops.crop_to_box(load(index), boxes[index])
+
+
+def _whole_image_loader(image_list: ImageList):
     if image_list.is_in_memory:
         pixels = tf.constant(image_list.images)
         return lambda index: pixels[index]

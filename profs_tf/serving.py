@@ -74,8 +74,13 @@ def embed_with_saved(path, image_list, batch_size: int = 128, progress: bool = F
 
     Raises:
         FileNotFoundError: if there is no SavedModel.
-        ValueError: if it lacks the signatures.
+        ValueError: if it lacks the signatures, or images have bounding boxes, which no signature takes.
     """
+    if image_list.boxes is not None:
+        raise ValueError(
+            f"`image_list` must have no bounding boxes for a SavedModel, got {image_list!r}. "
+            "Cut the boxes out of the files first."
+        )
     embed = _signature(path, UINT8_SIGNATURE if image_list.is_in_memory else ENCODED_SIGNATURE)
     bar = tf.keras.utils.Progbar(len(image_list), verbose=1 if progress else 0, unit_name="image")
     embeddings = []

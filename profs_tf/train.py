@@ -6,8 +6,8 @@ import warnings
 import tensorflow as tf
 from absl import flags
 
-from profs_tf import config_flags, datasets
-from profs_tf.building import build_model, build_preprocessing, build_sampler
+from profs_tf import config_flags
+from profs_tf.building import build_model, build_preprocessing, build_sampler, load_data
 from profs_tf.callbacks import ProfsCallback, RecallCallback
 from profs_tf.checkpoints import RunCheckpoint, TrainingInterruptedError
 from profs_tf.command_line import InterruptedRunError, run
@@ -76,11 +76,12 @@ def train(config: Config, folder: RunFolder, resume: bool = False, progress: str
         InterruptedRunError: if a signal stopped the run; its state is saved.
     """
     make_reproducible(config.seed)
-    train_images, test_images = datasets.load(config.dataset, data_dir=config.data_dir)
+    train_images, test_images = load_data(config)
     check_ks(config.ks, len(test_images))
     preprocessing = build_preprocessing(config, train_images)
     sampler = build_sampler(config, train_images)
     steps_per_epoch = config.steps_per_epoch or len(sampler)
+    sampler.schedule.check_strides(config.steps_per_execution, steps_per_epoch)
     model = build_model(config, sampler.num_classes, steps_per_epoch)
     folder.check_space(model.embedder.count_params())
     if not resume:

@@ -8,6 +8,7 @@ from PIL import Image
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.images import (
     Preprocessing,
+    crop_to_box,
     decode,
     prepare_for_evaluation,
     prepare_for_training,
@@ -76,6 +77,21 @@ def test_decodes(kind):
     expected = np.asarray(Image.open(io.BytesIO(buffer.getvalue())).convert("RGB"))
     got = decode(tf.constant(buffer.getvalue())).numpy()
     assert np.abs(got.astype(int) - expected.astype(int)).max() <= (1 if kind == "JPEG" else 0)
+
+
+@pytest.mark.parametrize(
+    ("box", "rows", "columns"),
+    [
+        ([5, 10, 20, 15], slice(10, 25), slice(5, 25)),
+        ([5.4, 10.6, 2.2, 2.2], slice(10, 13), slice(5, 8)),
+        ([-5, -5, 10, 10], slice(0, 5), slice(0, 5)),
+        ([50, 30, 99, 99], slice(30, 40), slice(50, 60)),
+        ([200, 200, 5, 5], slice(39, 40), slice(59, 60)),
+    ],
+)
+def test_boxes_are_cut_out(box, rows, columns):
+    got = crop_to_box(tf.constant(PICTURE), tf.constant(box, tf.float32))
+    np.testing.assert_array_equal(got, PICTURE[rows, columns])
 
 
 def test_defaults_follow_the_data():

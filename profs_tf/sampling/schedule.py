@@ -1,6 +1,7 @@
 """When projections begin: the one clock of the sampler and the callback (paper, section 5.4.1)."""
 
 from dataclasses import dataclass
+from typing import Optional
 
 
 def classes_in_batch(batch_size: int, images_per_class: int, num_classes: int) -> int:
@@ -68,11 +69,15 @@ class Schedule:
         """Whether the anchor weights are swapped, and new representatives drawn, before this step."""
         return step % self.steps_per_projection == 0
 
-    def check_steps_per_execution(self, steps_per_execution: int) -> None:
+    def check_strides(self, steps_per_execution: int, steps_per_epoch: Optional[int] = None) -> None:
         """Refuses a number of steps in one call of the train function that would jump over a swap.
 
+        Args:
+            steps_per_execution: steps in one call of the train function.
+            steps_per_epoch: steps in an epoch, or None where it is not known.
+
         Raises:
-            ValueError: if `steps_per_execution` does not divide M.
+            ValueError: if `steps_per_execution` does not divide M, or an epoch's last call would be shorter.
         """
         if steps_per_execution < 1 or self.steps_per_projection % steps_per_execution:
             divisors = [
@@ -82,4 +87,9 @@ class Schedule:
             raise ValueError(
                 f"`steps_per_execution` must divide `steps_per_projection` = {self.steps_per_projection}, "
                 f"got {steps_per_execution}; possible are {shown}."
+            )
+        if steps_per_epoch and steps_per_epoch % steps_per_execution:
+            raise ValueError(
+                f"`steps_per_epoch` must be a multiple of `steps_per_execution` = {steps_per_execution}, "
+                f"got {steps_per_epoch}: the last call of an epoch would be shorter and miss a swap."
             )

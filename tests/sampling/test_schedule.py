@@ -30,7 +30,7 @@ def test_projection_index_counts_the_beginnings(steps_per_projection, step):
 
 @pytest.mark.parametrize("steps_per_execution", [1, 2, 5, 10])
 def test_divisors_are_taken(steps_per_execution):
-    Schedule(10).check_steps_per_execution(steps_per_execution)
+    Schedule(10).check_strides(steps_per_execution)
 
 
 @pytest.mark.parametrize("steps_per_execution", [0, 3, 4, 20])
@@ -38,7 +38,13 @@ def test_others_are_refused(steps_per_execution):
     with pytest.raises(
         ValueError, match=rf"must divide .* = 10, got {steps_per_execution}; possible are 1, 2, 5, 10"
     ):
-        Schedule(10).check_steps_per_execution(steps_per_execution)
+        Schedule(10).check_strides(steps_per_execution)
+
+
+def test_epochs_must_hold_whole_executions():
+    Schedule(10).check_strides(5, 20)
+    with pytest.raises(ValueError, match="`steps_per_epoch` must be a multiple of .* = 5, got 12"):
+        Schedule(10).check_strides(5, 12)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,223 @@
+import csv
+import json
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from conftest import STEPS_PER_EPOCH, command_line, run_command
+from PIL import Image
+
+from profs_tf import command_line as command_line_module
+from profs_tf import train
+from profs_tf.config import Config
+
+# Figures of time differ between any two runs.
+CLOCKS = ("images_per_second", "evaluation_seconds")
+
+
+def log_rows(folder):
+    with open(folder / "log.csv", encoding="utf-8", newline="") as file:
+        return [{k: v for k, v in row.items() if k not in CLOCKS} for row in csv.DictReader(file)]
+
+
+def metrics_of(folder):
+    metrics = json.loads((folder / "metrics.json").read_text())
+    return {
+        part: {k: v for k, v in values.items() if k not in CLOCKS} if isinstance(values, dict) else values
+        for part, values in metrics.items()
+    }
+
+
+def final_state(folder):
+    reader = tf.train.load_checkpoint(tf.train.latest_checkpoint(folder / "checkpoints"))
+    return {
+        name: reader.get_tensor(name)
+        for name in reader.get_variable_to_shape_map()
+        if "save_counter" not in name and not name.startswith(("memory", "_CHECKPOINTABLE"))
+    }
+
+
+def assert_same_run(expected, got):
+    assert log_rows(expected) == log_rows(got)
+    assert metrics_of(expected) == metrics_of(got)
+    one, other = final_state(expected), final_state(got)
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        np.testing.assert_array_equal(value, other[name], err_msg=name)
+
+
+def start(train_arguments, folder):
+    return subprocess.Popen(
+        command_line("train", *train_arguments, f"--output_dir={folder}"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def wait_for_epoch(folder, process, epoch):
+    deadline = time.monotonic() + 200
+    while time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()[0]
+        if (folder / "log.csv").exists() and any(int(row["epoch"]) >= epoch for row in log_rows(folder)):
+            return
+        time.sleep(0.01)
+    raise TimeoutError
+
+
+def test_writes_everything(whole_run):
+    folder, done = whole_run
+    rows = log_rows(folder)
+    assert [int(row["epoch"]) for row in rows] == [0, 1, 2, 3]
+    assert [int(row["step"]) for row in rows] == [0, 40, 80, 120]
+    assert rows[0]["loss"] == ""
+    for name in ("loss", "proximal_penalty", "projection_index", "learning_rate", "recall@1", "recall@2"):
+        assert all(np.isfinite(float(row[name])) for row in rows[1:]), name
+    assert float(rows[-1]["mean_pairwise_distance"]) > 0.1
+    config = Config.from_json((folder / "config.json").read_text())
+    assert config.steps_per_epoch == STEPS_PER_EPOCH
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert metrics["best"]["recall@1"] == max(float(row["recall@1"]) for row in rows[1:])
+    assert {"nmi", "f1"} <= set(metrics["best"])
+    assert metrics["untrained"]["recall@1"] == float(rows[0]["recall@1"])
+    with Image.open(folder / "learning_curves.png") as curves:
+        assert curves.size[0] > 1000
+    assert list((folder / "tensorboard").glob("events.*"))
+    assert f"{100 * metrics['best']['recall@1']:.2f}" in done.stdout
+    assert done.stderr == ""
+
+
+def test_tensorboard_holds_the_log(whole_run):
+    folder, _ = whole_run
+    (events,) = (folder / "tensorboard").glob("events.*")
+    seen = {}
+    for record in tf.compat.v1.train.summary_iterator(str(events)):
+        for value in record.summary.value:
+            seen[record.step, value.tag] = float(tf.make_ndarray(value.tensor))
+    for row in log_rows(folder):
+        for name, text in row.items():
+            if text and name not in ("epoch", "step"):
+                assert seen[int(row["step"]), name] == pytest.approx(float(text), rel=1e-6)
+
+
+def test_killed_in_mid_epoch_and_resumed_equals_never_killed(whole_run, train_arguments, tmp_path):
+    folder = tmp_path / "killed"
+    process = start(train_arguments, folder)
+    wait_for_epoch(folder, process, 1)
+    time.sleep(0.15)
+    process.kill()
+    process.communicate()
+    assert len(log_rows(folder)) < 4
+    done = run_command("train", f"--output_dir={folder}", "--resume", "--progress=none")
+    assert "beginning at step 40" in done.stdout or "beginning at step 80" in done.stdout
+    assert_same_run(whole_run[0], folder)
+
+
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "SIGINT")])
+def test_a_signal_saves_and_the_resumed_run_is_the_same(number, name, whole_run, train_arguments, tmp_path):
+    folder = tmp_path / "stopped"
+    process = start((*train_arguments, "--checkpoint_every_steps=7"), folder)
+    wait_for_epoch(folder, process, 1)
+    time.sleep(0.1)
+    process.send_signal(number)
+    output, _ = process.communicate(timeout=100)
+    assert process.returncode == 130, output
+    assert f"{name} at step" in output
+    assert "--resume" in output
+    run_command("train", f"--output_dir={folder}", "--resume", "--progress=none")
+    assert_same_run(whole_run[0], folder)
+
+
+def test_a_finished_run_can_be_taken_further(whole_run, train_arguments, tmp_path):
+    folder = tmp_path / "longer"
+    run_command("train", *train_arguments, "--epochs=2", f"--output_dir={folder}")
+    run_command("train", f"--output_dir={folder}", "--resume", "--epochs=3", "--progress=none")
+    assert_same_run(whole_run[0], folder)
+
+
+def test_an_existing_run_is_refused_before_training(whole_run, train_arguments):
+    folder, _ = whole_run
+    before = (folder / "metrics.json").read_bytes()
+    done = run_command("train", *train_arguments, f"--output_dir={folder}", expected=2)
+    assert "must not hold another run" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (folder / "metrics.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--bathc_size=4"], "Unknown command line flag 'bathc_size'. Did you mean: batch_size ?"),
+        (["--batch_size=7"], "`batch_size` must be a multiple of `images_per_class` = 2, got 7."),
+        (["--batch_size=many"], "flag --batch_size=many: invalid literal"),
+        (["--method=prof"], "flag --method=prof: value should be one of <baseline|profs"),
+        (["--loss=magrin"], "flag --loss=magrin: value should be one of <"),
+        (
+            ["--contrastive_margin=1"],
+            "`contrastive_margin` is an option of the loss contrastive, but `loss` is margin.",
+        ),
+        (["--margin_margin=-1"], "`margin` must be >= 0"),
+        (["--backbone=vgg"], "`backbone` must be one of conv4,"),
+        (["--ks=1,99"], "`ks` must be below the 30 images of the test split, got 99."),
+        (["--ks=1,x"], "`ks` must be whole numbers"),
+        (["--image_resize=24", "--image_crop=48"], "`crop` must be <= `resize` = 24, got 48."),
+        (["--steps_per_execution=7"], "`steps_per_execution` must divide `steps_per_projection` = 6, got 7"),
+        (["stray"], "Unexpected argument 'stray'"),
+        (["--output_dir="], "`output_dir` must name a folder"),
+        (["--dataset=emojis"], "`name` must be one of emoji, cub200"),
+        (["--resume"], "`output_dir` must hold a run to go on with"),
+    ],
+)
+def test_bad_use_is_refused_at_once_and_leaves_nothing(
+    arguments, message, train_arguments, tmp_path, monkeypatch, capsys
+):
+    folder = tmp_path / "run"
+    # Not in a process of its own, which takes seconds to start; so without what would change this one.
+    monkeypatch.setattr(train, "make_reproducible", lambda seed: None)
+    monkeypatch.setattr(command_line_module, "_start_logging", lambda: None)
+    monkeypatch.setattr("sys.argv", ["train", *train_arguments, f"--output_dir={folder}", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        command_line_module.run(train.main, train.define_flags, train.USAGE)
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
+    assert not folder.exists()
+
+
+def test_resuming_with_another_value_is_refused(whole_run):
+    done = run_command("train", f"--output_dir={whole_run[0]}", "--resume", "--seed=1", expected=2)
+    assert "`seed` must stay 0 when a run is resumed, got 1." in done.stderr
+
+
+def test_missing_data_says_where_to_get_it(tmp_path):
+    done = run_command(
+        "train",
+        "--flagfile=experiments/cub.flags",
+        f"--data_dir={tmp_path}",
+        f"--output_dir={tmp_path / 'run'}",
+        expected=2,
+    )
+    assert "CUB_200_2011.tgz" in done.stderr
+    assert str(tmp_path) in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_help_teaches():
+    done = run_command("train", "--help")
+    assert done.stderr == ""
+    for expected in (
+        "--flagfile=experiments/emoji.flags",
+        "--method=baseline|profs",
+        "--margin_boundary=FLOAT",
+        "--resume",
+    ):
+        assert expected in done.stdout
+
+
+def test_baseline_has_no_penalty(train_arguments, tmp_path):
+    folder = tmp_path / "baseline"
+    done = run_command("train", *train_arguments, "--method=baseline", "--epochs=1", f"--output_dir={folder}")
+    assert "M = 1 steps a projection, lambda = 0" in done.stdout
+    assert float(log_rows(folder)[1]["proximal_penalty"]) == 0.0

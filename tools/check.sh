@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Format, lint and tests, as continuous integration runs them. Arguments go to pytest: tools/check.sh -m slow
+set -eu
+cd "$(dirname "$0")/.."
+ruff format --check .
+ruff check .
+# Warnings are errors: pyproject.toml says which are let through.
+python -m pytest "$@"
