@@ -5,7 +5,7 @@ TensorFlow and scikit-learn are imported when they are needed, not with this pac
 
 from profs_tf.metrics.clustering import ClusterScores, cluster_scores
 from profs_tf.metrics.confidence import Interval, class_bootstrap
-from profs_tf.metrics.kmeans import KMeansResult, kmeans
+from profs_tf.metrics.lloyd import KMeansResult, kmeans
 from profs_tf.metrics.retrieval import RetrievalResult, evaluate_retrieval, recall_at_k
 
 __all__ = [

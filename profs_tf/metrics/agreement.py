@@ -65,24 +65,18 @@ def adjusted_mutual_information(classes: np.ndarray, clusters: np.ndarray) -> fl
 
     class_sizes = np.unique(classes, return_counts=True)[1]
     cluster_sizes = np.unique(clusters, return_counts=True)[1]
+    if len(class_sizes) == len(cluster_sizes) and len(class_sizes) in (1, len(classes)):
+        return 1.0  # The only partition of its kind: 0 / 0 by the definition.
     if len(class_sizes) == 1 or len(cluster_sizes) == 1:
-        return float(len(class_sizes) == len(cluster_sizes))
+        return 0.0
     expected = _expected_mutual_information(class_sizes, cluster_sizes)
     mean_entropy = (_entropy(class_sizes) + _entropy(cluster_sizes)) / 2
-    return float(
-        _from_zero(mutual_info_score(classes, clusters) - expected) / _from_zero(mean_entropy - expected)
-    )
+    return float((mutual_info_score(classes, clusters) - expected) / (mean_entropy - expected))
 
 
 def _entropy(sizes: np.ndarray) -> float:
     share = sizes / sizes.sum()
     return float(-(share * np.log(share)).sum())
-
-
-def _from_zero(value: float) -> float:
-    """Keeps a difference of what may be equal off 0: two partitions into single images score 1."""
-    smallest = np.finfo(np.float64).eps
-    return min(value, -smallest) if value < 0 else max(value, smallest)
 
 
 def _expected_mutual_information(class_sizes: np.ndarray, cluster_sizes: np.ndarray) -> float:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from profs_tf.metrics import inputs
 from profs_tf.metrics.agreement import adjusted_mutual_information, normalized_mutual_information, pair_f1
-from profs_tf.metrics.kmeans import kmeans
+from profs_tf.metrics.lloyd import kmeans
 
 
 class ClusterScores(NamedTuple):

@@ -73,12 +73,13 @@ def fit_frame(distance: str, gallery: np.ndarray, queries: np.ndarray | None = N
     if distance not in DISTANCES:
         raise ValueError(f"`distance` must be one of {', '.join(DISTANCES)}, got {distance!r}.")
     cosine, sets = distance == "cosine", [gallery] if queries is None else [gallery, queries]
-    scale = 1.0 if cosine else _to_one(max(float(max(part.max(), -part.min())) for part in sets))
+    scale = 1.0 if cosine else _to_one(max(float(max(part.max(), -part.min())) for part in sets), 960)
     frame = Frame(cosine, scale, np.zeros(gallery.shape[1]))
     total = sum(frame.rows(gallery, block).sum(axis=0) for block in _blocks(gallery))
     frame = dataclasses.replace(frame, centre=total / len(gallery))
     largest_sq = max(float(frame.norms_sq(part).max()) for part in sets)
-    factor = _to_one(np.sqrt(largest_sq))
+    # The limits, of what the smallest float64 would ask for, keep the product of both finite.
+    factor = _to_one(np.sqrt(largest_sq), 60)
     return Frame(cosine, scale * factor, frame.centre * factor)
 
 
@@ -88,7 +89,6 @@ def _blocks(embeddings: np.ndarray) -> Iterator[slice]:
     return (slice(start, start + rows) for start in range(0, len(embeddings), rows))
 
 
-def _to_one(largest: float) -> float:
-    """The power of two that brings `largest` into [1/2, 1); 1 for 0."""
-    # At most 2 ** 450, so that neither it nor the product of two is infinite.
-    return float(np.ldexp(1.0, -max(int(np.frexp(largest)[1]), -450)))
+def _to_one(largest: float, most: int) -> float:
+    """The power of two, up to 2 ** `most`, that brings `largest` into [1/2, 1); 1 for 0."""
+    return float(np.ldexp(1.0, min(-int(np.frexp(largest)[1]), most)))

@@ -39,10 +39,8 @@ class Side:
         self.order = np.argsort(classes, kind="stable")
         self.classes = classes[self.order]
         self.half_norms = frame.norms_sq(embeddings)[self.order] / 2
-        scale_sq = frame.scale**2
-        self.ties = TIE_TOLERANCE * (
-            np.full(len(embeddings), scale_sq) if frame.cosine else 2 * self.half_norms
-        )
+        norms_sq = np.full(len(embeddings), frame.scale**2) if frame.cosine else 2 * self.half_norms
+        self.ties = TIE_TOLERANCE * norms_sq
         self.width = embeddings.shape[1] + 2
 
     def __len__(self) -> int:

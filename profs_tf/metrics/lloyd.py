@@ -103,7 +103,7 @@ def kmeans(
     bar.finish()
     best = min(results, key=lambda result: result.inertia)
     return best._replace(
-        centres=(best.centres + frame.centre) / frame.scale, inertia=best.inertia / frame.scale**2
+        centres=(best.centres + frame.centre) / frame.scale, inertia=best.inertia / frame.scale / frame.scale
     )
 
 
@@ -133,8 +133,17 @@ class _Lloyd:
             changed = members != last_members
             moved = np.union1d(members[changed], last_members[changed])
             if not len(moved) or last - inertia <= tolerance * last:
-                return KMeansResult(self._assignments, self._centres, inertia, iteration, True)
-        return KMeansResult(self._assignments, self._centres, inertia, max_iterations, False)
+                return self._result(iteration, converged=True)
+        return self._result(max_iterations, converged=False)
+
+    def _result(self, iterations: int, converged: bool) -> KMeansResult:
+        inertia = 0.0
+        for start in range(0, len(self._assignments), _SUM_ROWS):
+            block = slice(start, start + _SUM_ROWS)
+            # From differences: from products it would be 0 but for their rounding where clusters are tight.
+            rows = self._nearest.points[block, :-1] - self._centres[self._assignments[block]]
+            inertia += float(np.einsum("nd,nd->", rows, rows, dtype=np.float64))
+        return KMeansResult(self._assignments, self._centres, inertia, iterations, converged)
 
     def _distances_sq(self) -> np.ndarray:
         return np.maximum(self._norms_sq - 2.0 * self._scores, 0)

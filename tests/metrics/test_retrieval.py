@@ -1,0 +1,382 @@
+import subprocess
+import sys
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profs_tf import metrics
+from profs_tf.metrics import ranking, wrong_images
+
+
+def brute_force(queries, labels, gallery=None, gallery_labels=None, margin=0.0):
+    """Ranks, average precisions and R-precisions from every distance, one query after another.
+
+    `margin` [Q, N] is by how much a wrong image may be farther (squared) than a right one and still be a tie.
+    Integer embeddings give exact integer distances and need none.
+    """
+    own_set = gallery is None
+    gallery, gallery_labels = (queries, labels) if own_set else (gallery, gallery_labels)
+    distances_sq = ((queries[:, None] - gallery[None]) ** 2).sum(axis=-1)
+    nearest_wrong = distances_sq - margin
+    ranks, averages, precisions = [], [], []
+    for query, label in enumerate(labels):
+        right = [
+            i for i in range(len(gallery)) if gallery_labels[i] == label and not (own_set and i == query)
+        ]
+        wrong = [i for i in range(len(gallery)) if gallery_labels[i] != label]
+        if not right:
+            ranks.append(0), averages.append(0.0), precisions.append(0.0)
+            continue
+        in_order = sorted(distances_sq[query, right])
+        places = [j + sum(nearest_wrong[query, wrong] <= d) for j, d in enumerate(in_order, start=1)]
+        ranks.append(places[0])
+        averages.append(sum(j / p for j, p in enumerate(places, start=1) if p <= len(right)) / len(right))
+        precisions.append(sum(p <= len(right) for p in places) / len(right))
+    return np.array(ranks), np.array(averages), np.array(precisions)
+
+
+def margin_of(queries, gallery):
+    """The documented tolerance, `[Q, N]`."""
+    centre = gallery.mean(axis=0)
+    norms_sq = [((part - centre) ** 2).sum(axis=1) for part in (queries, gallery)]
+    return 1e-12 * (norms_sq[0][:, None] + norms_sq[1])
+
+
+def same_as(expected, labels, **arguments):
+    """Searches with and without MAP@R and compares rank for rank."""
+    ranks, averages, precisions = expected
+    if not ranks.any():
+        with pytest.raises(ValueError, match="`labels` must hold at least one class with another image"):
+            metrics.evaluate_retrieval(labels=labels, **arguments)
+        return
+    plain = metrics.evaluate_retrieval(labels=labels, **arguments)
+    full = metrics.evaluate_retrieval(labels=labels, with_map_at_r=True, **arguments)
+    np.testing.assert_array_equal(plain.ranks, ranks)
+    np.testing.assert_array_equal(full.ranks, ranks)
+    np.testing.assert_allclose(full.average_precision, averages, rtol=1e-12)
+    np.testing.assert_allclose(full.precision, precisions, rtol=1e-12)
+    assert plain.average_precision is None
+    assert plain.map_at_r is None
+    counted = ranks > 0
+    assert plain.num_left_out == (~counted).sum()
+    assert full.map_at_r == pytest.approx(averages[counted].mean())
+    assert full.r_precision == pytest.approx(precisions[counted].mean())
+    assert full.mean_reciprocal_rank == pytest.approx((1 / ranks[counted]).mean())
+    for k in range(1, plain.num_candidates + 1):
+        assert plain.recall_at(k) == {k: (ranks[counted] <= k).mean()}
+
+
+@st.composite
+def sets(draw, dimension):
+    """Integer embeddings, where ties and duplicates are frequent, with their labels."""
+    size = draw(st.integers(1, 60))
+    generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    reach, num_classes = draw(st.sampled_from([0, 1, 3, 50])), draw(st.integers(1, size))
+    embeddings = generator.integers(-reach, reach + 1, (size, dimension))
+    duplicated = generator.random(size) < draw(st.sampled_from([0.0, 0.5]))
+    embeddings[duplicated] = embeddings[generator.integers(size, size=duplicated.sum())]
+    return embeddings, generator.integers(num_classes, size=size)
+
+
+@st.composite
+def searches(draw):
+    """Queries, their labels, and a gallery with its own or None twice."""
+    dimension = draw(st.integers(1, 6))
+    gallery = draw(st.one_of(st.just((None, None)), sets(dimension)))
+    return (*draw(sets(dimension)), *gallery)
+
+
+# Small tiles, so that a few images need many of them, cut anywhere.
+def small_tiles(tile, rows, thresholds):
+    return mock.patch.multiple(ranking, _TILE=tile, _THRESHOLDS=thresholds), mock.patch.object(
+        wrong_images, "_ROWS", rows
+    )
+
+
+tilings = st.tuples(st.integers(8, 64), st.integers(1, 16), st.sampled_from([1, 50, 1 << 24]))
+
+
+@settings(deadline=None, max_examples=250)
+@given(searches(), tilings, st.sampled_from([1.0, 2.0**-40, 3.0, 2.0**60]), st.sampled_from([0, 1000]))
+def test_ranks_are_those_of_exact_integer_distances(search, tiling, unit, offset):
+    queries, labels, gallery, gallery_labels = search
+    expected = brute_force(queries, labels, gallery, gallery_labels)
+    first, second = small_tiles(*tiling)
+    with first, second:
+        same_as(
+            expected,
+            labels,
+            embeddings=((queries + offset) * unit).astype(np.float32),
+            gallery_embeddings=None if gallery is None else ((gallery + offset) * unit).astype(np.float32),
+            gallery_labels=gallery_labels,
+        )
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.integers(0, 2**32 - 1),
+    tilings,
+    st.sampled_from([np.float32, np.float64]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_ranks_are_those_of_float64_distances(seed, tiling, dtype, own_set, collapsed):
+    generator = np.random.default_rng(seed)
+    dimension, num_classes = generator.integers(1, 40), generator.integers(1, 30)
+    centres = generator.standard_normal((num_classes, dimension))
+
+    def draw():
+        labels = generator.integers(num_classes, size=generator.integers(2, 90))
+        spread = generator.choice([0.1, 0.5, 2.0])
+        embeddings = centres[labels] + spread * generator.standard_normal((len(labels), dimension))
+        embeddings = 1 + 1e-5 * embeddings if collapsed else embeddings
+        embeddings = embeddings.astype(dtype)
+        return embeddings[generator.integers(len(labels), size=len(labels))], labels
+
+    queries, labels = draw()
+    gallery, gallery_labels = (None, None) if own_set else draw()
+    exact = [None if part is None else part.astype(np.float64) for part in (queries, gallery)]
+    margin = margin_of(exact[0], exact[0] if own_set else exact[1])
+    expected = brute_force(exact[0], labels, exact[1], gallery_labels, margin)
+    first, second = small_tiles(*tiling)
+    with first, second:
+        same_as(
+            expected, labels, embeddings=queries, gallery_embeddings=gallery, gallery_labels=gallery_labels
+        )
+
+
+@settings(deadline=None, max_examples=80)
+@given(sets(3), st.integers(0, 2**32 - 1), st.floats(-30, 30))
+def test_cosine_ranks_directions_whatever_their_length(embeddings_and_labels, seed, magnitude):
+    embeddings, labels = embeddings_and_labels
+    embeddings[:, 0] = np.where((embeddings == 0).all(axis=1), 1, embeddings[:, 0])
+    generator = np.random.default_rng(seed)
+    lengths = 10.0**magnitude * generator.uniform(0.1, 10, (len(labels), 1))
+    directions = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
+    expected = brute_force(directions, labels, margin=np.full((len(labels), len(labels)), 2e-12))
+    same_as(expected, labels, embeddings=embeddings * lengths, distance="cosine")
+
+
+def test_an_exact_duplicate_of_another_class_is_a_tie_that_the_query_loses():
+    embeddings = np.random.default_rng(0).standard_normal((3, 512)).astype(np.float32)
+    embeddings = embeddings[[0, 0, 0, 1, 1, 2]]
+    result = metrics.evaluate_retrieval(embeddings, [0, 0, 1, 2, 3, 3])
+    # The first two find each other behind their duplicate, the third. The third and the fourth are alone.
+    np.testing.assert_array_equal(result.ranks[:4], [2, 2, 0, 0])
+    assert result.num_left_out == 2
+
+
+def test_a_query_without_duplicates_never_finds_itself():
+    embeddings = np.eye(4, dtype=np.float32)
+    assert metrics.recall_at_k(embeddings, [0, 0, 1, 1], ks=(1, 2, 3)) == {1: 0.0, 2: 0.0, 3: 1.0}
+
+
+def test_the_same_set_as_a_gallery_is_another_set():
+    embeddings = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32)
+    labels = [0, 1, 2, 3, 4, 5]
+    found = metrics.recall_at_k(
+        embeddings, labels, ks=1, gallery_embeddings=embeddings, gallery_labels=labels
+    )
+    assert found == {1: 1.0}
+
+
+@pytest.mark.parametrize("distance", ["euclidean", "cosine"])
+def test_a_collapsed_model_scores_zero(distance):
+    embeddings = np.full((300, 16), 0.25, np.float32)
+    labels = np.repeat(np.arange(30), 10)
+    result = metrics.evaluate_retrieval(embeddings, labels, distance=distance, with_map_at_r=True)
+    assert (result.ranks == 291).all()
+    assert result.recall_at((1, 100, 290)) == {1: 0.0, 100: 0.0, 290: 0.0}
+    assert result.map_at_r == 0.0
+
+
+def test_an_outlier_does_not_cost_the_others_their_ranks():
+    generator = np.random.default_rng(3)
+    labels = np.arange(200) % 20
+    embeddings = generator.standard_normal((20, 8))[labels] + 0.5 * generator.standard_normal((200, 8))
+    expected = brute_force(embeddings.astype(np.float32).astype(np.float64), labels)[0]
+    with_outlier = np.concatenate([embeddings, np.full((1, 8), 1e5)]).astype(np.float32)
+    result = metrics.evaluate_retrieval(with_outlier, np.append(labels, 20))
+    np.testing.assert_array_equal(result.ranks, np.append(expected, 0))
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-45, 1e-30, 1e30, 1e300])
+def test_ranks_do_not_depend_on_the_unit(unit):
+    generator = np.random.default_rng(4)
+    embeddings, labels = generator.integers(1, 9, (50, 4)).astype(np.float64), np.arange(50) % 7
+    expected = brute_force(embeddings, labels)[0]
+    np.testing.assert_array_equal(metrics.evaluate_retrieval(embeddings * unit, labels).ranks, expected)
+
+
+def test_two_classes_larger_than_a_tile():
+    generator = np.random.default_rng(5)
+    embeddings = generator.integers(-2, 3, (150, 3))
+    labels = np.arange(150) < 80
+    expected = brute_force(embeddings, labels)
+    first, second = small_tiles(16, 8, 1 << 24)
+    with first, second:
+        same_as(expected, labels, embeddings=embeddings.astype(np.float32))
+
+
+def test_all_backends_find_the_same():
+    generator = np.random.default_rng(6)
+    labels = generator.integers(40, size=500)
+    embeddings = (generator.standard_normal((40, 64))[labels] + generator.standard_normal((500, 64))).astype(
+        "f"
+    )
+    found = [
+        metrics.evaluate_retrieval(embeddings, labels, backend=backend, with_map_at_r=True)
+        for backend in ("auto", "numpy", "tensorflow")
+    ]
+    for other in found[1:]:
+        np.testing.assert_array_equal(other.ranks, found[0].ranks)
+        np.testing.assert_array_equal(other.average_precision, found[0].average_precision)
+
+
+def test_accepts_what_a_model_and_a_dataset_hand_over():
+    import tensorflow as tf
+
+    generator = np.random.default_rng(7)
+    embeddings = generator.integers(-4, 5, (30, 4)).astype(np.float32)
+    labels = np.arange(30) % 6
+    expected = metrics.recall_at_k(embeddings, labels)
+    names = np.array(["a b", "ü", "c", "d", "e", "f"])[labels]
+    for given_embeddings in (
+        tf.constant(embeddings),
+        tf.cast(embeddings, tf.bfloat16),
+        embeddings.astype("f2"),
+    ):
+        assert metrics.recall_at_k(given_embeddings, labels) == expected
+    for given_labels in (
+        labels.tolist(),
+        labels.astype(np.float32),
+        labels[:, None],
+        labels * -(2**40),
+        tf.constant(labels),
+        names,
+        names.tolist(),
+        names.astype(object),
+        tf.constant(names),
+        [name.encode() for name in names],
+    ):
+        assert metrics.recall_at_k(embeddings, given_labels) == expected
+
+
+def test_labels_of_two_sets_meet_whatever_their_types():
+    import tensorflow as tf
+
+    embeddings = np.eye(3, dtype=np.float32)
+    for labels, gallery_labels, ranks in [
+        (tf.constant(["a", "b", "c"]), ["a", "b", "d"], [1, 1, 0]),
+        (np.array([1, 2, 3], np.int8), np.array([1, 2, 4], np.uint64), [1, 1, 0]),
+        # As float64, these would all be 2 ** 63 but for the first.
+        (np.array([-1, 2**62 + 1, 2**62]), np.array([2**63, 2**62 + 1, 2**62 + 2], np.uint64), [0, 1, 0]),
+    ]:
+        result = metrics.evaluate_retrieval(
+            embeddings, labels, gallery_embeddings=embeddings, gallery_labels=gallery_labels
+        )
+        np.testing.assert_array_equal(result.ranks, ranks)
+    with pytest.raises(ValueError, match="`gallery_labels` must be of the kind of `labels`"):
+        metrics.evaluate_retrieval(
+            embeddings, [1, 2, 3], gallery_embeddings=embeddings, gallery_labels=["1", "2", "3"]
+        )
+
+
+def test_recall_of_each_class():
+    embeddings = np.array([[0.0], [1.0], [10.0], [12.0], [11.0], [50.0]])
+    result = metrics.evaluate_retrieval(embeddings, ["a", "a", "b", "b", "c", "d"])
+    assert result.class_recall_at(1) == {"a": 1.0, "b": 0.0}
+    assert result.class_recall_at(2) == {"a": 1.0, "b": 1.0}
+    np.testing.assert_array_equal(result.hits_at(1), [True, True, False, False, False, False])
+
+
+NAN = np.array([[0.0, 1.0], [np.nan, 1.0], [1.0, np.inf]], np.float32)
+FINE = np.arange(6, dtype=np.float32).reshape(3, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"embeddings": NAN},
+            "`embeddings` must be finite, got 2 of 3 embeddings with NaN or inf.*, the first at index 1.",
+        ),
+        (
+            {"gallery_embeddings": NAN, "gallery_labels": [0, 1, 2]},
+            "`gallery_embeddings` must be finite, got 2 of 3",
+        ),
+        ({"embeddings": FINE[0]}, r"`embeddings` must have shape \[N, D\], got shape \(2,\)"),
+        ({"embeddings": FINE[:0], "labels": []}, r"must hold at least one embedding, got shape \(0, 2\)"),
+        ({"embeddings": FINE.astype(int)}, "`embeddings` must be floating point, got int64"),
+        ({"labels": [0, 0]}, "`labels` must be as many as `embeddings`, got 2 labels for 3 embeddings."),
+        ({"labels": np.eye(3)}, r"`labels` must have shape \[N\], one label an image, got shape \(3, 3\)"),
+        ({"labels": [0.0, np.nan, 1.0]}, "`labels` must be finite, got nan."),
+        ({"labels": [0j, 0j, 1j]}, "`labels` must be integers or strings, got complex128"),
+        ({"labels": [0, 1, 2]}, "at least one class with another image in the gallery, got none: 3 queries"),
+        ({"gallery_embeddings": FINE}, "must be given together, got one of them"),
+        ({"gallery_labels": [0, 0, 1]}, "must be given together, got one of them"),
+        (
+            {"gallery_embeddings": FINE, "gallery_labels": [0]},
+            "`gallery_labels` must be as many as `gallery_embeddings`, got 1",
+        ),
+        (
+            {"gallery_embeddings": FINE[:, :1], "gallery_labels": [0, 0, 1]},
+            "the dimension of `embeddings`, got 1 and 2.",
+        ),
+        ({"distance": "manhattan"}, "`distance` must be one of euclidean, cosine, got 'manhattan'."),
+        ({"backend": "torch"}, "`backend` must be one of auto, numpy, tensorflow, got 'torch'."),
+        (
+            {"distance": "cosine", "embeddings": FINE * [[1], [0], [0]]},
+            "not be all-zero for the cosine distance, got 2 of 3 that are, the first at index 1.",
+        ),
+    ],
+)
+def test_refuses_what_it_cannot_search(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        metrics.evaluate_retrieval(**{"embeddings": FINE, "labels": [0, 0, 1], **arguments})
+
+
+@pytest.mark.parametrize(
+    ("ks", "message"),
+    [
+        ((1, 3), "`ks` must be <= 2, the number of gallery images a query is compared with .* got 3."),
+        ((0,), "`ks` must be >= 1, got 0."),
+        (-1, "`ks` must be >= 1, got -1."),
+        ((1.0,), "`ks` must be integers, got 1.0."),
+        ((True,), "`ks` must be integers, got True."),
+        (("1",), "`ks` must be integers, got '1'."),
+        ((), "`ks` must hold at least one K, got none."),
+    ],
+)
+def test_refuses_impossible_ks(ks, message):
+    with pytest.raises(ValueError, match=message):
+        metrics.recall_at_k(FINE, [0, 0, 1], ks)
+    result = metrics.evaluate_retrieval(FINE, [0, 0, 1])
+    with pytest.raises(ValueError, match=message):
+        result.recall_at(ks)
+
+
+def test_k_may_be_the_whole_gallery():
+    assert metrics.recall_at_k(FINE, [0, 0, 1], 2) == {2: 1.0}
+    found = metrics.recall_at_k(FINE, [0, 0, 1], 3, gallery_embeddings=FINE, gallery_labels=[0, 1, 1])
+    assert found == {3: 1.0}
+
+
+def test_shows_progress_only_when_asked(capsys):
+    metrics.recall_at_k(FINE, [0, 0, 1], 1)
+    assert capsys.readouterr().err == ""
+    metrics.recall_at_k(FINE, [0, 0, 1], 1, progress=True)
+    assert "100%" in capsys.readouterr().err
+
+
+def test_small_sets_need_no_tensorflow():
+    code = (
+        "import sys, numpy as np; from profs_tf.metrics import cluster_scores, recall_at_k;"
+        "assert 'sklearn' not in sys.modules;"
+        "recall_at_k(np.eye(4), [0, 0, 1, 1], 1); cluster_scores(np.eye(4), [0, 0, 1, 1]);"
+        "sys.exit('tensorflow' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
