@@ -416,6 +416,19 @@ class TestConfig:
         config = HeadAdam(schedule, multipliers={"b:0": 8.0}).get_config()
         assert_equal(train(HeadAdam.from_config(config)), want)
 
+    def test_a_compiled_keras_model_trains_on_after_saving_and_loading(self, tmp_path):
+        model = embedder()
+        model.compile(head_adam(model, 1e-3, head_multiplier=8.0), loss="mse")
+        inputs, targets = tf.ones((4, 5)), tf.zeros((4, 3))
+        model.fit(inputs, targets, epochs=2, verbose=0)
+        model.save(str(tmp_path / "model.keras"))
+        loaded = tf.keras.models.load_model(str(tmp_path / "model.keras"))
+        for each in (model, loaded):
+            each.fit(inputs, targets, epochs=2, verbose=0)
+        assert type(loaded.optimizer) is HeadAdam
+        assert_equal(values(loaded.variables), values(model.variables))
+        assert_equal(values(loaded.optimizer.variables), values(model.optimizer.variables))
+
     def test_names_without_a_variable_are_refused(self):
         with pytest.raises(
             ValueError, match=r"`multipliers` must name single variables, got 'x:0'.*a:0, b:0, c:0"
