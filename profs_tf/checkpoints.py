@@ -103,7 +103,8 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
             self.save()
 
     def on_epoch_end(self, epoch, logs=None):
-        """Saves; the next epoch's means begin at zero."""
+        """Saves, with the means at zero, as the next epoch begins."""
+        self._trained.reset_metrics()
         self.save()
         if self._signal is not None:
             self._stop()

@@ -58,11 +58,12 @@ def start(train_arguments, folder):
     )
 
 
-def wait_for_epoch(folder, process, epoch):
+def wait_for_checkpoint(folder, process, step):
     deadline = time.monotonic() + 200
     while time.monotonic() < deadline:
         assert process.poll() is None, process.communicate()[0]
-        if (folder / "log.csv").exists() and any(int(row["epoch"]) >= epoch for row in log_rows(folder)):
+        newest = tf.train.latest_checkpoint(folder / "checkpoints")
+        if newest and int(newest.rpartition("-")[2]) >= step:
             return
         time.sleep(0.01)
     raise TimeoutError
@@ -106,7 +107,7 @@ def test_tensorboard_holds_the_log(whole_run):
 def test_killed_in_mid_epoch_and_resumed_equals_never_killed(whole_run, train_arguments, tmp_path):
     folder = tmp_path / "killed"
     process = start(train_arguments, folder)
-    wait_for_epoch(folder, process, 1)
+    wait_for_checkpoint(folder, process, STEPS_PER_EPOCH)
     time.sleep(0.15)
     process.kill()
     process.communicate()
@@ -120,7 +121,7 @@ def test_killed_in_mid_epoch_and_resumed_equals_never_killed(whole_run, train_ar
 def test_a_signal_saves_and_the_resumed_run_is_the_same(number, name, whole_run, train_arguments, tmp_path):
     folder = tmp_path / "stopped"
     process = start((*train_arguments, "--checkpoint_every_steps=7"), folder)
-    wait_for_epoch(folder, process, 1)
+    wait_for_checkpoint(folder, process, STEPS_PER_EPOCH)
     time.sleep(0.1)
     process.send_signal(number)
     output, _ = process.communicate(timeout=100)
