@@ -1,7 +1,7 @@
 """The frame of reference in which embeddings are compared.
 
 Distances do not change with the origin nor, but for a factor, with the unit. With the origin in the middle of
-the gallery and norms of at most 1, float32 resolves what tells embeddings apart instead of what they have in
+the gallery and values of at most 1, float32 resolves what tells embeddings apart instead of what they have in
 common: embeddings that have nearly collapsed to a point are ranked as well as any others, and no square
 overflows.
 
@@ -23,7 +23,7 @@ _BLOCK_ELEMENTS = 1 << 21
 
 @dataclasses.dataclass(frozen=True)
 class Frame:
-    """Maps embeddings to float64 rows around the origin with norms of at most 1.
+    """Maps embeddings to float64 rows around the origin, whose values are in [-1, 1].
 
     Attributes:
         cosine: Whether embeddings are normalised first, so that distances are those of directions.
@@ -73,14 +73,25 @@ def fit_frame(distance: str, gallery: np.ndarray, queries: np.ndarray | None = N
     if distance not in DISTANCES:
         raise ValueError(f"`distance` must be one of {', '.join(DISTANCES)}, got {distance!r}.")
     cosine, sets = distance == "cosine", [gallery] if queries is None else [gallery, queries]
-    scale = 1.0 if cosine else _to_one(max(float(max(part.max(), -part.min())) for part in sets), 960)
-    frame = Frame(cosine, scale, np.zeros(gallery.shape[1]))
-    total = sum(frame.rows(gallery, block).sum(axis=0) for block in _blocks(gallery))
-    frame = dataclasses.replace(frame, centre=total / len(gallery))
-    largest_sq = max(float(frame.norms_sq(part).max()) for part in sets)
+    largest = 1.0 if cosine else max(float(max(part.max(), -part.min())) for part in sets)
+    frame = Frame(cosine, _to_one(largest, 960), np.zeros(gallery.shape[1]))
+    (total, low, high), *others = (_column_totals(frame, part) for part in sets)
+    centre = total / len(gallery)
+    for _, other_low, other_high in others:
+        low, high = np.minimum(low, other_low), np.maximum(high, other_high)
     # The limits, of what the smallest float64 would ask for, keep the product of both finite.
-    factor = _to_one(np.sqrt(largest_sq), 60)
-    return Frame(cosine, scale * factor, frame.centre * factor)
+    factor = _to_one(float(np.maximum(high - centre, centre - low).max()), 60)
+    return Frame(cosine, frame.scale * factor, centre * factor)
+
+
+def _column_totals(frame: Frame, embeddings: np.ndarray) -> tuple:
+    """Sum, least and largest of each column of the rows, float64 `[D]` each."""
+    total, low, high = 0.0, np.inf, -np.inf
+    for block in _blocks(embeddings):
+        rows = frame.rows(embeddings, block)
+        total = total + rows.sum(axis=0)
+        low, high = np.minimum(low, rows.min(axis=0)), np.maximum(high, rows.max(axis=0))
+    return total, low, high
 
 
 def _blocks(embeddings: np.ndarray) -> Iterator[slice]:

@@ -10,7 +10,7 @@ import numpy as np
 from profs_tf.metrics.nearest_centres import NearestCentres
 
 # Draws in which k-means++ finds its centres.
-_DRAWS = 128
+_DRAWS = 64
 
 
 def random_start(num_images: int, num_clusters: int, generator: np.random.Generator) -> np.ndarray:
@@ -25,7 +25,7 @@ def distant_start(
 
     Each is drawn with a chance in proportion to its squared distance to the nearest image drawn so far.
 
-    *Differs:* with more than 128 clusters, C / 128 images are drawn at a time (as in k-means||, Bahmani et
+    *Differs:* with more than 64 clusters, C / 64 images are drawn at a time (as in k-means||, Bahmani et
     al. 2012, but without drawing too many), so that all takes as long as one comparison of images with
     centres.
 

@@ -23,7 +23,7 @@ from profs_tf.metrics.progress import Progress
 
 STARTS = ("k-means++", "random")
 
-# Images whose embeddings are added up together.
+# Images whose embeddings are added up together, in float32.
 _SUM_ROWS = 4096
 
 
@@ -169,6 +169,8 @@ class _Lloyd:
 
     def _means(self, members: np.ndarray, clusters: np.ndarray) -> np.ndarray:
         """Means of the images of some clusters, float64 `[n, D]`."""
+        from scipy.sparse import csr_matrix
+
         numbers = np.full(len(self._centres), len(clusters))
         numbers[clusters] = np.arange(len(clusters))
         numbers = numbers[members]
@@ -178,7 +180,9 @@ class _Lloyd:
         for start in range(0, len(order), _SUM_ROWS):
             images = order[start : start + _SUM_ROWS]
             present, first = np.unique(numbers[images], return_index=True)
-            sums[present] += np.add.reduceat(self._nearest.points[images], first, axis=0, dtype=np.float64)
+            belongs = (np.ones(len(images), np.float32), images, np.append(first, len(images)))
+            # Several times as fast as `add.reduceat`.
+            sums[present] += csr_matrix(belongs, (len(present), len(members))) @ self._nearest.points
         return sums[:, :-1] / sums[:, -1:]
 
     def _assign(self, members: np.ndarray, moved: np.ndarray) -> None:

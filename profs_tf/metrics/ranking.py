@@ -14,7 +14,7 @@ import numpy as np
 from profs_tf.metrics.products import num_workers, open_product
 from profs_tf.metrics.progress import Progress
 from profs_tf.metrics.right_images import Thresholds, all_right, count_right, nearest_right
-from profs_tf.metrics.sides import Side
+from profs_tf.metrics.sides import Side, mirrored
 from profs_tf.metrics.wrong_images import WrongCounter
 
 # Rows and columns of a tile of scores.
@@ -97,21 +97,22 @@ def _count(
     counter = WrongCounter(queries, gallery, thresholds, num_right, positions.start)
     if not len(thresholds.scores):
         return counter.ranks()
-    mirrored = queries is gallery and positions == slice(0, len(queries))
+    both_ways = queries is gallery and positions == slice(0, len(queries))
     rows, columns = _slices(positions), _slices(slice(0, len(gallery)))
-    pairs = [(i, j) for i in range(len(rows)) for j in range(i if mirrored else 0, len(columns))]
+    pairs = [(i, j) for i in range(len(rows)) for j in range(i if both_ways else 0, len(columns))]
     bar = Progress("search", len(pairs), progress)
     operations = 2.0 * len(pairs) * _TILE**2 * queries.width
     with open_product(backend, operations) as product, ThreadPoolExecutor(num_workers()) as pool:
-        left = [product.prepare(queries.float32_block(block, as_query=True)) for block in rows]
-        right = [product.prepare(gallery.float32_block(block, as_query=False)) for block in columns]
+        left, right = _factors(product, pool, queries, rows)
+        if not both_ways:
+            _, right = _factors(product, pool, gallery, columns)
 
         def count(i: int, j: int) -> list:
             if counter.nothing_wrong(rows[i], columns[j]):
                 return []
             scores = product(left[i], right[j])
             found = [(rows[i], counter.count(scores, rows[i], columns[j]))]
-            if mirrored and i != j:
+            if both_ways and i != j:
                 found.append((columns[j], counter.count(scores.T, columns[j], rows[i])))
             return found
 
@@ -121,6 +122,16 @@ def _count(
             bar.advance()
     bar.finish()
     return counter.ranks()
+
+
+def _factors(product, pool: ThreadPoolExecutor, side: Side, blocks: list) -> tuple:
+    """Each block as the left factor of a product and as the right one."""
+
+    def prepare(block: slice) -> tuple:
+        factor = side.float32_block(block)
+        return product.prepare(factor), product.prepare(mirrored(factor))
+
+    return tuple(zip(*pool.map(prepare, blocks)))
 
 
 def _slices(positions: slice) -> list:

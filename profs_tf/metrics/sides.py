@@ -50,20 +50,25 @@ class Side:
         """Float64 `[n, D]`, the rows at `positions` (an array or a slice)."""
         return self._frame.rows(self._embeddings, self.order[positions])
 
-    def float32_block(self, positions: slice, as_query: bool) -> np.ndarray:
-        """Float32 `[n, D + 2]` whose products with the other side's block are minus half squared distances.
+    def float32_block(self, positions: slice) -> np.ndarray:
+        """Float32 `[n, D + 2]`, whose product with another side's `mirrored` block is minus half squared
+        distances.
 
         The product of (x, 1, -|x|^2/2) and (y, -|y|^2/2, 1) is x.y - |x|^2/2 - |y|^2/2 = -|x - y|^2/2.
         """
-        rows = self.rows(positions)
-        block = np.ones((len(rows), self.width), np.float32)
-        block[:, :-2] = rows
-        block[:, -1 if as_query else -2] = -self.half_norms[positions]
+        block = np.ones((positions.stop - positions.start, self.width), np.float32)
+        block[:, :-2] = self.rows(positions)
+        block[:, -1] = -self.half_norms[positions]
         return block
 
     def class_range(self, classes: np.ndarray) -> tuple:
         """Positions where each class begins and ends, int64 `[n]` each; equal for one without images."""
         return np.searchsorted(self.classes, classes, "left"), np.searchsorted(self.classes, classes, "right")
+
+
+def mirrored(block: np.ndarray) -> np.ndarray:
+    """A `float32_block` with its last two columns exchanged: the other factor of the product."""
+    return np.concatenate([block[:, :-2], block[:, :-3:-1]], axis=1)
 
 
 def score_error(queries: Side, gallery: Side, rows: slice, columns: slice) -> np.ndarray:

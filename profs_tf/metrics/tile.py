@@ -22,29 +22,59 @@ class Tile:
     """Scores, and how well they are known.
 
     Attributes:
-        scores: Float32 or float64 `[r, c]`, in either memory order; -inf with images of the query's class.
+        scores: Float32 or float64 `[r, c]`, in either memory order.
         rows: Positions of the queries.
         columns: Positions of the gallery images.
         error: float64 `[r]`, how far a query's scores may be from the true ones.
+        begins: int64 `[r]`, ascending, the column where the images of the query's class begin.
+        ends: int64 `[r]`, where they end. Both may be outside the tile.
     """
 
     scores: np.ndarray
     rows: slice
     columns: slice
     error: np.ndarray
+    begins: np.ndarray
+    ends: np.ndarray
 
     def part(self, rows: slice) -> Tile:
         """Some rows of the tile."""
-        positions = slice(self.rows.start + rows.start, self.rows.start + rows.stop)
-        return Tile(self.scores[rows], positions, self.columns, self.error[rows])
+        return Tile(
+            self.scores[rows],
+            slice(self.rows.start + rows.start, self.rows.start + rows.stop),
+            self.columns,
+            self.error[rows],
+            self.begins[rows],
+            self.ends[rows],
+        )
 
-    def at_least(self, bounds: np.ndarray) -> np.ndarray:
-        """Bool `[r, c]`, whether scores reach their query's bound (float64 `[r]`)."""
+    def exact(self, queries: Side, gallery: Side) -> Tile:
+        """The tile in float64, with ties lifted to where they count as nearer."""
+        scores = queries.rows(self.rows) @ gallery.rows(self.columns).T
+        scores -= queries.half_norms[self.rows, None] - queries.ties[self.rows, None] / 2
+        scores -= gallery.half_norms[self.columns] - gallery.ties[self.columns] / 2
+        return dataclasses.replace(self, scores=scores, error=np.zeros(len(scores)))
+
+    def wrong_at_least(self, bounds: np.ndarray) -> np.ndarray:
+        """Which images of other classes than the query's reach its bound.
+
+        Args:
+            bounds: float64 `[r]`.
+
+        Returns:
+            Bool `[r, c]`, in the scores' memory order.
+        """
         if self.scores.dtype == np.float32:
             # A float32 reaches a float64 bound where it reaches the first float32 that does.
             rounded = bounds.astype(np.float32)
             bounds = np.where(rounded < bounds, np.nextafter(rounded, np.float32(np.inf)), rounded)
-        return self.scores >= bounds[:, None]
+        reached = self.scores >= bounds[:, None]
+        begins, ends = (np.clip(edges, 0, reached.shape[1]) for edges in (self.begins, self.ends))
+        concerned = np.flatnonzero(begins < ends)
+        if len(concerned):
+            for run in np.split(concerned, np.flatnonzero(np.diff(begins[concerned])) + 1):
+                reached[run[0] : run[-1] + 1, begins[run[0]] : ends[run[0]]] = False
+        return reached
 
 
 def list_places(chosen: np.ndarray) -> tuple:
@@ -65,38 +95,8 @@ def count_rows(chosen: np.ndarray) -> np.ndarray:
     return sum(part.sum(axis=0, dtype=np.uint8).astype(np.int64) for part in parts)
 
 
-def without_class(scores: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Sets each query's scores with images of its class to -inf.
-
-    Args:
-        scores: `[r, c]`; not written to.
-        begins: int64 `[r]`, ascending, the column where the query's class begins. May be outside the tile.
-        ends: int64 `[r]`, where it ends.
-
-    Returns:
-        `scores` itself where no class is in the tile, else a copy.
-    """
-    begins, ends = np.clip(begins, 0, scores.shape[1]), np.clip(ends, 0, scores.shape[1])
-    concerned = np.flatnonzero(begins < ends)
-    if not len(concerned):
-        return scores
-    scores = scores.copy(order="K")
-    runs = np.split(concerned, np.flatnonzero(np.diff(begins[concerned])) + 1)
-    for run in runs:
-        scores[run[0] : run[-1] + 1, begins[run[0]] : ends[run[0]]] = -np.inf
-    return scores
-
-
-def exact_tile(queries: Side, gallery: Side, rows: slice, columns: slice) -> Tile:
-    """The tile in float64, ties lifted to where they count as nearer; the queries' own classes included."""
-    scores = queries.rows(rows) @ gallery.rows(columns).T
-    scores -= queries.half_norms[rows, None] - queries.ties[rows, None] / 2
-    scores -= gallery.half_norms[columns] - gallery.ties[columns] / 2
-    return Tile(scores, rows, columns, np.zeros(len(scores)))
-
-
 def exact_scores(queries: Side, gallery: Side, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Scores of pairs of positions `[n]` as `exact_tile` gives them, float64 `[n]`."""
+    """Scores of pairs of positions `[n]` as `Tile.exact` has them, float64 `[n]`."""
     scores = np.empty(len(rows))
     for start in range(0, len(rows), _PAIRS):
         pairs = slice(start, start + _PAIRS)

@@ -14,7 +14,7 @@ import numpy as np
 
 from profs_tf.metrics.right_images import Thresholds
 from profs_tf.metrics.sides import Side, score_error
-from profs_tf.metrics.tile import Tile, count_rows, exact_scores, exact_tile, list_places, without_class
+from profs_tf.metrics.tile import Tile, count_rows, exact_scores, list_places
 
 # Up to this share of a tile, images are listed one by one; above, whole rows are counted or computed anew.
 _FEW = 1 / 64
@@ -74,12 +74,13 @@ class WrongCounter:
         Returns:
             int64, one count for each threshold of the queries at `rows`.
         """
-        tile = Tile(scores, rows, columns, score_error(self._queries, self._gallery, rows, columns))
-        tile = self._without_right(tile)
+        error = score_error(self._queries, self._gallery, rows, columns)
+        begins, ends = (edges[rows] - columns.start for edges in (self._class_begins, self._class_ends))
+        tile = Tile(scores, rows, columns, error, begins, ends)
         local = self._local(rows)
         # A copy: other threads' results may drop thresholds meanwhile.
         span = _Range(self._thresholds.starts[local], self._ends[local].copy())
-        reached = tile.at_least(self._score(span, span.ends - 1) - tile.error)
+        reached = tile.wrong_at_least(self._score(span, span.ends - 1) - tile.error)
         if np.count_nonzero(reached) <= _FEW * reached.size:
             return self._count_listed(tile, reached, span)
         blocks = [slice(first, min(first + _ROWS, len(reached))) for first in range(0, len(reached), _ROWS)]
@@ -121,14 +122,6 @@ class WrongCounter:
         scores = self._thresholds.scores[np.minimum(places, len(self._thresholds.scores) - 1)]
         return np.where(span.begins < span.ends, scores, np.inf)
 
-    def _without_right(self, tile: Tile) -> Tile:
-        begins = self._class_begins[tile.rows] - tile.columns.start
-        ends = self._class_ends[tile.rows] - tile.columns.start
-        return dataclasses.replace(tile, scores=without_class(tile.scores, begins, ends))
-
-    def _exact(self, tile: Tile) -> Tile:
-        return self._without_right(exact_tile(self._queries, self._gallery, tile.rows, tile.columns))
-
     def _count_listed(self, tile: Tile, chosen: np.ndarray, span: _Range) -> np.ndarray:
         """Counts the images of the tile that are `chosen` (bool `[r, c]`), one by one."""
         rows, columns = list_places(chosen)
@@ -146,7 +139,7 @@ class WrongCounter:
 
     def _exact_scores(self, tile: Tile, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         if len(rows) > _FEW * tile.scores.size:
-            return self._exact(tile).scores[rows, columns]
+            return tile.exact(self._queries, self._gallery).scores[rows, columns]
         rows, columns = rows + tile.rows.start, columns + tile.columns.start
         return exact_scores(self._queries, self._gallery, rows, columns)
 
@@ -154,11 +147,11 @@ class WrongCounter:
         """Counts a tile's images: those that reach the first threshold by rows, the others one by one."""
         given, span = span, self._tighten(tile, span)
         first = self._score(span, span.begins)
-        sure = tile.at_least(first + tile.error)
-        if np.count_nonzero(tile.at_least(first - tile.error) & ~sure) > _FEW * sure.size:
-            tile = self._exact(tile)
-            sure = tile.at_least(first)
-        others = tile.at_least(self._score(span, span.ends - 1) - tile.error) & ~sure
+        sure = tile.wrong_at_least(first + tile.error)
+        if np.count_nonzero(tile.wrong_at_least(first - tile.error) & ~sure) > _FEW * sure.size:
+            tile = tile.exact(self._queries, self._gallery)
+            sure = tile.wrong_at_least(first)
+        others = tile.wrong_at_least(self._score(span, span.ends - 1) - tile.error) & ~sure
         counts = self._count_listed(tile, others, span)
         counted = np.flatnonzero(span.begins < span.ends)
         start = self._thresholds.starts[self._local(tile.rows).start]
@@ -177,7 +170,7 @@ class WrongCounter:
         least = np.minimum(1, sizes)
         while (least < sizes).any():
             middle = (least + sizes + 1) // 2
-            nearer = tile.at_least(self._score(span, span.begins + middle - 1) + tile.error)
+            nearer = tile.wrong_at_least(self._score(span, span.begins + middle - 1) + tile.error)
             dropped = (middle > least) & (middle + count_rows(nearer) > num_right)
             sizes = np.where(dropped, middle - 1, sizes)
             least = np.where(dropped, least, middle)
