@@ -8,6 +8,7 @@ Shapes: B images in the batch, D embedding dimensions. Matrices are [B, B]; the 
 import tensorflow as tf
 
 from profs_tf.losses.content_random import pair_uniforms
+from profs_tf.losses.distances import cells
 from profs_tf.losses.inputs import Batch
 from profs_tf.losses.sorted_rows import count_not_above
 
@@ -88,7 +89,5 @@ def _count_draws(columns: tf.Tensor, drawn: tf.Tensor) -> tf.Tensor:
     Returns:
         [B, B], dtype of ``drawn``.
     """
-    size = tf.shape(columns)[0]
-    cells = columns + size * tf.range(size)[:, tf.newaxis]
-    counts = tf.math.unsorted_segment_sum(tf.reshape(drawn, [-1]), tf.reshape(cells, [-1]), size * size)
-    return tf.reshape(counts, [size, size])
+    flat = tf.reshape(drawn, [-1]), tf.reshape(cells(columns), [-1])
+    return tf.reshape(tf.math.unsorted_segment_sum(*flat, tf.size(columns)), tf.shape(columns))

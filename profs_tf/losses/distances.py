@@ -108,6 +108,27 @@ def pairs_with_a_query(batch: Batch) -> tf.Tensor:
     return tf.logical_and(either, distinct_images(batch.labels))
 
 
+def cells(columns: tf.Tensor) -> tf.Tensor:
+    """Returns the places of the entries (i, columns[i, j]) in a flat [B, B] matrix, [B, B] int32."""
+    size = tf.shape(columns)[0]
+    return columns + size * tf.range(size)[:, tf.newaxis]
+
+
+def pick(matrix: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
+    """Returns the entries (i, columns[i, j]) of a matrix.
+
+    Flat, since the gradient of a gather with batch dimensions fails for an empty batch.
+
+    Args:
+        matrix: [B, B].
+        columns: [B, B] int32.
+
+    Returns:
+        [B, B], dtype of ``matrix``.
+    """
+    return tf.gather(tf.reshape(matrix, [-1]), cells(columns))
+
+
 def mean_of(terms: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     """Returns ``sum(weights * terms) / sum(weights)``, exactly 0 with zero gradient where no weight is given.
 

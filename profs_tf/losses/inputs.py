@@ -54,16 +54,14 @@ def read_embeddings(y_pred: Any) -> tf.Tensor:
     return embeddings if embeddings.dtype == tf.float64 else tf.cast(embeddings, tf.float32)
 
 
-def _read_column(name: str, values: tf.Tensor, batch_size: Optional[int], cure: str) -> None:
+def _check_static_shape(name: str, values: tf.Tensor, batch_size: Optional[int], cure: str) -> None:
     """Refuses, as far as the static shape tells, anything but [B] and [B, 1]."""
     shape = values.shape
-    if shape.rank is None:
-        return
-    is_column = shape.rank == 2 and shape[1] in (None, 1)
-    right_length = None in (shape[:1].rank and shape[0], batch_size) or shape[0] == batch_size
-    if not (shape.rank == 1 or is_column) or not right_length:
-        wanted = f"[{batch_size or 'batch'}] or [{batch_size or 'batch'}, 1]"
-        raise ValueError(f"`{name}` must have shape {wanted}, got {shape}. {cure}")
+    one_per_row = shape.rank in (None, 1) or (shape.rank == 2 and shape[1] in (None, 1))
+    wrong_length = shape.rank and None not in (shape[0], batch_size) and shape[0] != batch_size
+    if not one_per_row or wrong_length:
+        length = batch_size or "batch"
+        raise ValueError(f"`{name}` must have shape [{length}] or [{length}, 1], got {shape}. {cure}")
 
 
 def _flatten(name: str, values: tf.Tensor, embeddings: tf.Tensor, cure: str) -> tuple[tf.Tensor, Check]:
@@ -71,7 +69,7 @@ def _flatten(name: str, values: tf.Tensor, embeddings: tf.Tensor, cure: str) -> 
 
     The product of the sizes alone would let [1, B] pass, hence the look at the second one as well.
     """
-    _read_column(name, values, embeddings.shape[0], cure)
+    _check_static_shape(name, values, embeddings.shape[0], cure)
     shape = tf.shape(values)
     holds = tf.logical_and(tf.equal(tf.size(values), tf.shape(embeddings)[0]), tf.reduce_all(shape[1:] == 1))
     return tf.reshape(values, [-1]), Check(holds, f"`{name}` must have shape [batch] or [batch, 1]. {cure}")

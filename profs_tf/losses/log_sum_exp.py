@@ -46,21 +46,26 @@ def paired_log_sum_exp(logits: tf.Tensor, mask: tf.Tensor, pairs: tf.Tensor) -> 
     """
     # Without this an eager tape would keep every round of the loop, the [B, B, K] object after all.
     logits = tf.stop_gradient(logits)
-    counted = tf.logical_and(pairs, tf.reduce_any(mask, axis=1, keepdims=True))
-    partners = tf.argsort(tf.cast(counted, tf.int32), axis=1, direction="DESCENDING", stable=True)
-    num_partners = tf.reduce_sum(tf.cast(counted, tf.int32), axis=1)
+    with_terms = tf.logical_and(pairs, tf.reduce_any(mask, axis=1, keepdims=True))
+    partners = tf.argsort(tf.cast(with_terms, tf.int32), axis=1, direction="DESCENDING", stable=True)
+    num_partners = tf.reduce_sum(tf.cast(with_terms, tf.int32), axis=1)
     rounds = tf.reduce_max(num_partners)
 
     def sums_of(round_index: tf.Tensor):
-        """Returns each row's partner j in this round, its place (0 if there is none), logits_i + logits_j."""
+        """Returns each row's partner j in this round, whether it has one [B, 1], and logits_i + logits_j."""
         partner = tf.gather(partners, round_index, axis=1)
-        present = tf.cast(round_index < num_partners, logits.dtype)[:, tf.newaxis]
-        place = present * tf.one_hot(partner, tf.shape(pairs)[1], dtype=logits.dtype)
-        return partner, place, logits + tf.gather(logits, partner)
+        return partner, (round_index < num_partners)[:, tf.newaxis], logits + tf.gather(logits, partner)
+
+    def at_partner(matrix: tf.Tensor, partner: tf.Tensor) -> tf.Tensor:
+        """Returns the entry (i, j) of each row, [B, 1]."""
+        return tf.gather(matrix, partner, batch_dims=1)[:, tf.newaxis]
 
     def forward(round_index: tf.Tensor, result: tf.Tensor):
-        _, place, sums = sums_of(round_index)
-        return round_index + 1, result + place * masked_log_sum_exp(sums, mask)[:, tf.newaxis]
+        partner, present, sums = sums_of(round_index)
+        place = tf.logical_and(
+            present, tf.one_hot(partner, tf.shape(pairs)[1], on_value=True, off_value=False)
+        )
+        return round_index + 1, tf.where(place, masked_log_sum_exp(sums, mask)[:, tf.newaxis], result)
 
     def rounds_of(body, start: tf.Tensor) -> tf.Tensor:
         return tf.while_loop(lambda index, _: index < rounds, body, (tf.constant(0), start))[1]
@@ -69,10 +74,11 @@ def paired_log_sum_exp(logits: tf.Tensor, mask: tf.Tensor, pairs: tf.Tensor) -> 
 
     def gradient(upstream: tf.Tensor):
         def backward(round_index: tf.Tensor, total: tf.Tensor):
-            partner, place, sums = sums_of(round_index)
-            log_sum = tf.reduce_sum(place * result, axis=1, keepdims=True)
-            share = tf.exp(tf.where(mask, sums - log_sum, tf.constant(NO_TERM, logits.dtype)))
-            change = tf.reduce_sum(place * upstream, axis=1, keepdims=True) * share
+            partner, present, sums = sums_of(round_index)
+            log_shares = sums - at_partner(result, partner)
+            counted = tf.logical_and(mask, present)
+            shares = tf.exp(tf.where(counted, log_shares, tf.constant(NO_TERM, logits.dtype)))
+            change = at_partner(upstream, partner) * shares
             to_partner = tf.math.unsorted_segment_sum(change, partner, tf.shape(logits)[0])
             return round_index + 1, total + change + to_partner
 

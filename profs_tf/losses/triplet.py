@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from profs_tf.losses.base import MetricLoss
 from profs_tf.losses.checks import check_finite_at_least, check_one_of
-from profs_tf.losses.distances import mean_of, query_pairs, squared_distances
+from profs_tf.losses.distances import mean_of, pick, query_pairs, squared_distances
 from profs_tf.losses.inputs import Batch
 from profs_tf.losses.sorted_rows import count_not_above
 
@@ -66,8 +66,9 @@ def _semi_hard_negative(distances_sq: tf.Tensor, negatives: tf.Tensor) -> tf.Ten
     With a query's negatives in order, that is the first one farther than p; a comparison of all triplets
     would take O(B^3) memory.
     """
-    in_order = tf.sort(_beyond_reach(distances_sq, negatives), axis=1)
-    first_farther = count_not_above(tf.stop_gradient(in_order), tf.stop_gradient(distances_sq))
+    reach = tf.stop_gradient(_beyond_reach(distances_sq, negatives))
+    order = tf.argsort(reach, axis=1, stable=True)
+    first_farther = count_not_above(tf.gather(reach, order, batch_dims=1), tf.stop_gradient(distances_sq))
     farthest = tf.reduce_sum(tf.cast(negatives, tf.int32), axis=1, keepdims=True) - 1
-    chosen = tf.maximum(tf.minimum(first_farther, farthest), 0)
-    return tf.gather(in_order, chosen, batch_dims=1)
+    place = tf.maximum(tf.minimum(first_farther, farthest), 0)
+    return pick(distances_sq, tf.gather(order, place, batch_dims=1))

@@ -1,0 +1,128 @@
+"""Every loss with every mining and variant, each with its reference: the rows of the conformance table."""
+
+import functools
+from typing import Callable, NamedTuple
+
+import loss_reference
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from profs_tf import losses
+
+NUM_CLASSES = 8
+DIMENSIONS = 6
+
+
+class Case(NamedTuple):
+    loss: losses.MetricLoss
+    reference: Callable  # (E float64, y list, q list) -> float
+    rest: Callable  # what is left of the value where nothing may be a query: (E) -> float
+
+
+def _nothing(E):
+    return 0.0
+
+
+def _l2(E):
+    return 0.0005 * float(np.mean(np.sum(E**2, axis=1)))
+
+
+def _plain(name, reference, rest=_nothing, **options):
+    def build(num_classes, dimensions):
+        return Case(losses.get(name, **options), functools.partial(reference, **options), rest)
+
+    return build
+
+
+def boundaries_of(loss, y):
+    boundary = loss.boundary.numpy().astype(np.float64)
+    return {label: float(boundary[label] if boundary.ndim else boundary) for label in set(y)}
+
+
+def _margin(**options):
+    def build(num_classes, dimensions):
+        per_class = {"num_classes": num_classes} if options.get("boundary_per_class") else {}
+        loss = losses.MarginLoss(**options, **per_class)
+        if per_class:
+            loss.boundary.assign(np.linspace(0.8, 1.6, num_classes))
+
+        def reference(E, y, q, chosen=None):
+            return loss_reference.margin(E, y, q, boundaries_of(loss, y), loss.margin, chosen)
+
+        return Case(loss, reference, _nothing)
+
+    return build
+
+
+def _soft_triple(**options):
+    def build(num_classes, dimensions):
+        loss = losses.SoftTripleLoss(num_classes, dimensions, **options)
+        centers = loss.centers.numpy().astype(np.float64)
+
+        def reference(E, y, q):
+            return loss_reference.soft_triple(E, y, q, centers, tau=loss.tau)
+
+        return Case(loss, reference, lambda E: reference(E, [0] * len(E), [False] * len(E)))
+
+    return build
+
+
+def _proxy_nca(**options):
+    def build(num_classes, dimensions):
+        loss = losses.ProxyNCALoss(num_classes, dimensions, **options)
+        proxies = loss.proxies.numpy().astype(np.float64)
+        return Case(loss, functools.partial(loss_reference.proxy_nca, proxies=proxies, **options), _nothing)
+
+    return build
+
+
+BUILDERS = {
+    "contrastive": _plain("contrastive", loss_reference.contrastive),
+    "triplet": _plain("triplet", loss_reference.triplet),
+    "triplet_semi_hard": _plain("triplet", loss_reference.triplet, mining="semi_hard"),
+    "margin": _margin(),
+    "margin_per_class": _margin(boundary_per_class=True),
+    "margin_distance_weighted": _margin(mining="distance_weighted", seed=3),
+    "lifted_structure": _plain("lifted_structure", loss_reference.lifted_structure),
+    "n_pair": _plain("n_pair", loss_reference.n_pair, rest=_l2),
+    "angular": _plain("angular", loss_reference.angular),
+    "angular_with_n_pair": _plain(
+        "angular", loss_reference.angular, rest=lambda E: 0.5 * _l2(E), angle=30.0, n_pair_weight=0.5
+    ),
+    "multi_similarity": _plain("multi_similarity", loss_reference.multi_similarity),
+    "soft_triple": _soft_triple(),
+    "soft_triple_one_center": _soft_triple(centers_per_class=1),
+    "proxy_nca": _proxy_nca(),
+    "proxy_nca_positive_below": _proxy_nca(positive_in_denominator=True),
+}
+
+# Losses of pairs of images: without a positive pair, nothing is left.
+PAIRWISE = [name for name in BUILDERS if not name.startswith(("soft_triple", "proxy_nca"))]
+
+every_loss = pytest.mark.parametrize("name", list(BUILDERS))
+pairwise_losses = pytest.mark.parametrize("name", PAIRWISE)
+
+
+def build(name, num_classes=NUM_CLASSES, dimensions=DIMENSIONS) -> Case:
+    return BUILDERS[name](num_classes, dimensions)
+
+
+def unit_rows(rng, size, dimensions=DIMENSIONS):
+    rows = rng.normal(size=[size, dimensions])
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+def as_mask(mask, size):
+    return [True] * size if mask is None else [bool(value) for value in np.ravel(mask)]
+
+
+def value_and_gradients(loss, y, embeddings, mask=None):
+    """The value, the gradient of the embeddings and those of the loss's own variables, all dense."""
+    embeddings = tf.convert_to_tensor(embeddings)
+    with tf.GradientTape() as tape:
+        tape.watch(embeddings)
+        value = loss(y, embeddings, mask)
+    gradients = tape.gradient(value, [embeddings, *loss.trainable_variables])
+    assert all(gradient is not None for gradient in gradients)
+    return value, [tf.convert_to_tensor(gradient) for gradient in gradients]

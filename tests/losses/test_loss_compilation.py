@@ -1,0 +1,54 @@
+"""Eager, tf.function and XLA compute the same, with static shapes unknown as well."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from loss_cases import NUM_CLASSES, build, every_loss, unit_rows, value_and_gradients
+
+LABELS = np.repeat(np.arange(NUM_CLASSES), 3)
+MASKS = {
+    "ones": np.ones(len(LABELS), np.float32),
+    "profs": np.tile([1.0, 0.0, 0.0], NUM_CLASSES).astype(np.float32),
+}
+
+
+@every_loss
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_compiled_equals_eager(name, jit_compile):
+    loss = build(name).loss
+    E = unit_rows(np.random.default_rng(0), len(LABELS))
+
+    @tf.function(jit_compile=jit_compile, autograph=False)
+    def compiled(y, E, mask):
+        return value_and_gradients(loss, y, E, mask)
+
+    for mask in MASKS.values():
+        value, gradients = value_and_gradients(loss, LABELS, E, mask)
+        compiled_value, compiled_gradients = compiled(tf.constant(LABELS), tf.constant(E), tf.constant(mask))
+        np.testing.assert_allclose(compiled_value, value, rtol=1e-5)
+        for a, b in zip(compiled_gradients, gradients):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+@every_loss
+def test_unknown_rank_and_shape(name):
+    loss = build(name).loss
+    E = unit_rows(np.random.default_rng(0), len(LABELS))
+    unknown = [
+        tf.TensorSpec(None, tf.int32),
+        tf.TensorSpec(None, tf.float32),
+        tf.TensorSpec(None, tf.float32),
+    ]
+
+    @tf.function(input_signature=unknown, autograph=False)
+    def compiled(y, E, mask):
+        return loss(y, E, mask)
+
+    expected = float(loss(LABELS, E, MASKS["profs"]))
+    for shape in ([-1], [-1, 1]):
+        value = compiled(LABELS.reshape(shape).astype(np.int32), E, MASKS["profs"].reshape(shape))
+        np.testing.assert_allclose(value, expected, rtol=1e-5)
+    for one_hot in (np.eye(len(LABELS)), np.eye(NUM_CLASSES)[LABELS], LABELS[np.newaxis]):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="`y_true` must have shape"):
+            compiled(one_hot.astype(np.int32), E, MASKS["profs"])
+    assert np.isfinite(compiled(np.array([[3]], np.int32), E[:1], [1.0]))

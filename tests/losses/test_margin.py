@@ -1,0 +1,84 @@
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from loss_cases import unit_rows, value_and_gradients
+from loss_oracle import check_against_loops, oracle_settings, random_batches
+
+from profs_tf import losses
+
+CASES = ("margin", "margin_per_class", "margin_distance_weighted")
+
+
+@pytest.mark.parametrize("name", CASES)
+@oracle_settings
+@given(batch=random_batches())
+def test_agrees_with_loops(name, batch):
+    check_against_loops(name, batch)
+
+
+def test_divides_by_the_terms_that_are_not_zero():
+    """Distances 1.1 (positive) and 1.0, 1.3, 9 (negative) at boundary 1.2 and margin 0.2."""
+    E = np.array([[0.0], [1.1], [20.0], [20.5], [-1.0], [-1.3]], np.float32)
+    y = [0, 0, 1, 1, 2, 3]
+    terms = [1.1 - 1.0, 1.4 - 1.0]  # query 2 has its positive at 0.5 and its closest negative beyond 1.4
+    value = losses.MarginLoss()(y, E, [1, 0, 1, 0, 0, 0])
+    assert math.isclose(value, sum(terms) / 2, rel_tol=1e-5)
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_gradient_of_the_boundary(per_class):
+    """-1 of each active positive term, +1 of each active negative one, over their number."""
+    E = np.array([[0.0], [1.1], [-1.0], [-1.3]], np.float32)
+    y = [0, 0, 1, 2]
+    loss = losses.MarginLoss(boundary_per_class=per_class, num_classes=3 if per_class else None)
+    # Positives of class 0: 1.1 twice. Closest two negatives: 0.3, between classes 1 and 2, twice.
+    _, (_, gradient) = value_and_gradients(loss, y, E)
+    expected = [-2 / 4, 1 / 4, 1 / 4] if per_class else 0.0
+    np.testing.assert_allclose(gradient, expected, atol=1e-6)
+    # With query 0 only: its positive at 1.1 and its closest negative at 1.0.
+    _, (_, gradient) = value_and_gradients(loss, y, E, [1, 0, 0, 0])
+    np.testing.assert_allclose(gradient, [0.0, 0.0, 0.0] if per_class else 0.0, atol=1e-6)
+    # With query 1 only: its closest negative is at 2.1, which costs nothing.
+    _, (_, gradient) = value_and_gradients(loss, y, E, [0, 1, 0, 0])
+    np.testing.assert_allclose(gradient, [-1.0, 0.0, 0.0] if per_class else -1.0, atol=1e-6)
+
+
+def test_boundary_per_class_is_the_query_s():
+    loss = losses.MarginLoss(boundary_per_class=True, num_classes=2)
+    loss.boundary.assign([0.5, 1.5])
+    E = np.array([[0.0], [1.0], [2.0], [3.0]], np.float32)
+    y = [0, 0, 1, 1]
+    # Query 0: positive at 1 costs 0.7, negative at 2 nothing. Query 2: positive nothing, negative at 1 0.7.
+    assert math.isclose(loss(y, E, [1, 0, 0, 0]), 0.7, rel_tol=1e-6)
+    assert math.isclose(loss(y, E, [0, 0, 1, 0]), 0.7, rel_tol=1e-6)
+
+
+def test_mined_pairs_of_equal_distance_share_their_boundaries():
+    """The third place goes to two pairs of different queries; the order of the batch must not choose."""
+    loss = losses.MarginLoss(boundary_per_class=True, num_classes=4, margin=0.5)
+    loss.boundary.assign([0.5, 1.0, 1.5, 2.0])
+    E = np.zeros([5, 3], np.float32)
+    y = np.array([0, 0, 1, 2, 3])
+    values = {float(loss(y[order], E)) for order in (np.arange(5), [4, 3, 2, 1, 0], [2, 0, 4, 1, 3])}
+    assert max(values) - min(values) < 1e-6
+
+
+@pytest.mark.parametrize("bad", [3, -1, 1.5])
+def test_label_without_a_boundary_is_refused(bad):
+    loss = losses.MarginLoss(boundary_per_class=True, num_classes=3)
+    rng = np.random.default_rng(0)
+    E, y = unit_rows(rng, 4), np.array([0, 0, 1, bad])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"whole numbers 0 \.\.\. 2"):
+        loss(y, E)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"whole numbers 0 \.\.\. 2"):
+        tf.function(loss, autograph=False)(y, E)
+    # XLA drops assertions.
+    assert np.isnan(tf.function(loss, autograph=False, jit_compile=True)(y, E))
+
+
+def test_needs_the_number_of_classes_for_a_boundary_each():
+    with pytest.raises(ValueError, match="`num_classes` must be a whole number >= 1, got None."):
+        losses.MarginLoss(boundary_per_class=True)
