@@ -34,6 +34,7 @@ setup(
         "pillow>=9.2",
         "matplotlib>=3.6",
         "scipy>=1.9",
+        "h5py>=3.7",
         "tqdm>=4.60",
         # Imported by tensorflow-datasets 4.9, which does not ask for it.
         "importlib_resources>=5.0",
@@ -43,6 +44,7 @@ setup(
             "hypothesis>=6.80",
             "pytest>=7.4",
             "pytest-timeout>=2.1",
+            "pytest-xdist>=3.3",
             "ruff==0.17.6",
             "tf-slim==1.1.0",
         ],

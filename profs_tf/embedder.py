@@ -111,33 +111,6 @@ def head_variables(
     return list(layer.trainable_variables)
 
 
-def serving_signatures(embedder: tf.keras.Model) -> dict[str, tf.types.experimental.GenericFunction]:
-    """Returns SavedModel signatures for float and for uint8 images, both with output "embeddings".
-
-    Keras models cast their input, SavedModel signatures do not: one saved without these takes float32 alone
-    when it is loaded by other than Keras. ``embedder.save(path, signatures=serving_signatures(embedder))``.
-
-    Args:
-        embedder: A Keras model from ``build_embedder`` or another from images [B, H, W, 3] to embeddings [B,
-            D].
-
-    Returns:
-        "serving_default" for float32 and "serving_uint8" for uint8 images, named "images", values 0..255.
-    """
-    return {
-        "serving_default": _signature(embedder, tf.float32),
-        "serving_uint8": _signature(embedder, tf.uint8),
-    }
-
-
-def _signature(embedder: tf.keras.Model, dtype: tf.DType) -> tf.types.experimental.GenericFunction:
-    @tf.function(input_signature=[tf.TensorSpec(embedder.input_shape, dtype, name="images")])
-    def embed(images):
-        return {"embeddings": embedder(images, training=False)}
-
-    return embed
-
-
 def _find_layer(embedder: tf.keras.Model, name: str) -> tf.keras.layers.Layer:
     layers = [module for module in embedder.submodules if isinstance(module, tf.keras.layers.Layer)]
     found = [layer for layer in layers if layer.name == name]

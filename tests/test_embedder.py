@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from profs_tf.embedder import build_embedder, head_variables, serving_signatures
+from profs_tf.embedder import build_embedder, head_variables
+from profs_tf.images import Preprocessing
+from profs_tf.serving import UINT8_SIGNATURE, save_embedder
 
 
 def random_images(side=32, number=4, dtype=np.uint8):
@@ -295,15 +297,12 @@ class TestSaved:
         images, want = np.load(folder + "/images.npy"), np.load(folder + "/want.npy")
         keras_model = tf.keras.models.load_model(folder + "/embedder")
         loaded = tf.saved_model.load(folder + "/embedder")
-        served = tf.saved_model.load(folder + "/served").signatures
         floats = tf.constant(images, tf.float32)
         for got in (
             keras_model(images),
             keras_model(floats),
             loaded(floats),
             next(iter(loaded.signatures["serving_default"](images=floats).values())),
-            served["serving_default"](images=floats)["embeddings"],
-            served["serving_uint8"](images=tf.constant(images))["embeddings"],
         ):
             assert got.dtype == tf.float32, got.dtype
             np.testing.assert_allclose(got, want, atol=1e-6)
@@ -319,7 +318,6 @@ class TestSaved:
         np.save(tmp_path / "images.npy", images)
         np.save(tmp_path / "want.npy", model(images))
         model.save(str(tmp_path / "embedder"))
-        model.save(str(tmp_path / "served"), signatures=serving_signatures(model))
         program = tmp_path / "program.py"
         program.write_text(textwrap.dedent(self.PROGRAM))
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -337,9 +335,10 @@ class TestSaved:
     @pytest.mark.parametrize("mixed_policy", ["mixed_bfloat16"], indirect=True)
     def test_mixed_precision_model_returns_float32_after_loading(self, mixed_policy, tmp_path):
         model = small()
-        model.save(str(tmp_path / "embedder"), signatures=serving_signatures(model))
+        side = random_images().shape[1]
+        save_embedder(model, Preprocessing(resize=0, crop=side), tmp_path / "embedder")
         loaded = tf.saved_model.load(str(tmp_path / "embedder"))
-        got = loaded.signatures["serving_uint8"](images=tf.constant(random_images()))["embeddings"]
+        got = loaded.signatures[UINT8_SIGNATURE](images=tf.constant(random_images()))["embeddings"]
         assert got.dtype == tf.float32
         np.testing.assert_allclose(got, model(random_images()), atol=1e-2)
 

@@ -1,0 +1,136 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import profs_tf as profs
+from profs_tf.datasets.image_list import ImageList
+from profs_tf.evaluation import embed, evaluate, mean_pairwise_distance
+from profs_tf.images import Preprocessing
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (20, 6, 6, 3), np.uint8)
+LABELS = np.repeat(np.arange(5), 4)
+PLAIN = Preprocessing(resize=6, crop=6, mirror=False)
+IMAGES = ImageList.from_labels(PIXELS, LABELS)
+
+
+def flat_model(dim=4):
+    model = tf.keras.Sequential(
+        [tf.keras.Input([6, 6, 3]), tf.keras.layers.Flatten(), tf.keras.layers.Dense(dim)]
+    )
+    model.compile(tf.keras.optimizers.SGD(0.0), profs.losses.ContrastiveLoss())
+    return model
+
+
+class SetsWeights(tf.keras.callbacks.Callback):
+    """Gives each epoch the weights of a list, so that the best epoch is known beforehand."""
+
+    def __init__(self, weights):
+        super().__init__()
+        self.weights = weights
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.model.set_weights(self.weights[epoch])
+
+
+def fit(model, callbacks, epochs):
+    sampler = profs.BatchSampler(LABELS, 4)
+    return model.fit(
+        profs.train_pipeline(IMAGES, sampler, PLAIN),
+        epochs=epochs,
+        steps_per_epoch=1,
+        callbacks=callbacks,
+        verbose=0,
+    )
+
+
+def weights_of_quality():
+    """Three sets of weights: random, separating the classes, collapsed."""
+    model = flat_model()
+    random = model.get_weights()
+    flat = PIXELS.reshape(20, -1).astype(np.float64)
+    wanted = np.eye(5)[LABELS][:, :4]
+    separating = [np.linalg.lstsq(flat, wanted, rcond=None)[0].astype(np.float32), np.zeros(4, np.float32)]
+    collapsed = [np.zeros_like(random[0]), np.ones(4, np.float32)]
+    return random, separating, collapsed
+
+
+def test_reports_and_keeps_the_best_epoch(tmp_path, caplog):
+    random, separating, collapsed = weights_of_quality()
+    model = flat_model()
+    recall = profs.RecallCallback(
+        IMAGES, (1, 2), preprocessing=PLAIN, best_weights_path=str(tmp_path / "best"), verbose=False
+    )
+    history = fit(model, [SetsWeights([random, separating, collapsed]), recall], 3).history
+    assert history["recall@1"][1] == 1.0
+    assert history["recall@1"][0] < 1.0
+    assert history["recall@1"][2] == 0.0  # of equal distances the wrong image ranks first
+    assert history["mean_pairwise_distance"][2] == 0.0
+    assert "collapsed" in caplog.text
+    assert recall.best["epoch"] == 2
+    assert recall.best["recall@2"] == history["recall@2"][1]
+    model.load_weights(str(tmp_path / "best")).expect_partial()
+    np.testing.assert_array_equal(model.get_weights()[0], separating[0])
+
+
+def test_stops_when_nothing_gets_better():
+    random, separating, collapsed = weights_of_quality()
+    recall = profs.RecallCallback(IMAGES, (1,), preprocessing=PLAIN, patience=2, verbose=False)
+    history = fit(flat_model(), [SetsWeights([separating, random, collapsed, separating]), recall], 4).history
+    assert len(history["recall@1"]) == 3
+
+
+def test_evaluates_every_so_many_epochs_and_the_untrained_network():
+    recall = profs.RecallCallback(
+        IMAGES, (1,), preprocessing=PLAIN, every_epochs=2, evaluate_untrained=True, verbose=False
+    )
+    history = fit(flat_model(), [recall], 4).history
+    assert len(history["recall@1"]) == 2
+    assert set(recall.untrained) == {"recall@1", "mean_pairwise_distance", "evaluation_seconds"}
+
+
+def test_clusters_when_asked_to():
+    recall = profs.RecallCallback(IMAGES, (1,), preprocessing=PLAIN, clustering="every_epoch", verbose=False)
+    history = fit(flat_model(), [recall], 1).history
+    assert 0.0 <= history["nmi"][0] <= 1.0
+    assert 0.0 <= history["f1"][0] <= 1.0
+
+
+def test_state_round_trip():
+    one = profs.RecallCallback(IMAGES, (1,))
+    one.best, one.untrained = {"epoch": 3, "recall@1": 0.5}, {"recall@1": 0.1}
+    other = profs.RecallCallback(IMAGES, (1,))
+    other.restore(one.state())
+    assert (other.best, other.untrained) == (one.best, one.untrained)
+
+
+def test_embeds_in_order_whatever_the_batch_size():
+    model = flat_model()
+    whole = embed(model, IMAGES, preprocessing=PLAIN, batch_size=20)
+    np.testing.assert_allclose(embed(model, IMAGES, preprocessing=PLAIN, batch_size=7), whole, rtol=1e-5)
+    np.testing.assert_allclose(whole, model(PIXELS), rtol=1e-5)
+
+
+def test_mean_pairwise_distance_is_that_of_a_loop():
+    points = np.random.default_rng(0).normal(size=(30, 5)).astype(np.float32)
+    loop = [np.linalg.norm(points[i] - points[j]) for i in range(30) for j in range(30) if i != j]
+    assert mean_pairwise_distance(points) == pytest.approx(np.mean(loop), rel=1e-6)
+
+
+def test_evaluation_of_a_perfect_embedding():
+    report = evaluate(np.eye(5, dtype=np.float32)[LABELS], LABELS, ks=(1, 3))
+    assert {name: report[name] for name in ("recall@1", "recall@3", "nmi", "f1")} == pytest.approx(
+        {"recall@1": 1.0, "recall@3": 1.0, "nmi": 1.0, "f1": 1.0}
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"every_epochs": 0}, "`every_epochs` must be >= 1, got 0"),
+        ({"patience": 0}, "`patience` must be >= 1 or None, got 0"),
+        ({"clustering": "always"}, "`clustering` must be one of never, best, every_epoch, got 'always'"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        profs.RecallCallback(IMAGES, **arguments)

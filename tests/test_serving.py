@@ -1,0 +1,113 @@
+import io
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from profs_tf.datasets.image_list import ImageList
+from profs_tf.embedder import build_embedder
+from profs_tf.evaluation import embed
+from profs_tf.images import Preprocessing
+from profs_tf.serving import embed_with_saved, save_embedder
+
+PREPROCESSING = Preprocessing(resize=32, crop=24)
+PICTURES = np.random.default_rng(0).integers(0, 256, (6, 40, 30, 3), np.uint8)
+LABELS = [0, 0, 1, 1, 2, 2]
+
+
+@pytest.fixture(scope="module")
+def embedder():
+    return build_embedder("conv4", 8, seed=1)
+
+
+@pytest.fixture(scope="module")
+def exported(embedder, tmp_path_factory):
+    path = tmp_path_factory.mktemp("export") / "embedder ü"
+    save_embedder(embedder, PREPROCESSING, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(embedder):
+    return embed(embedder, ImageList.from_labels(PICTURES, LABELS), preprocessing=PREPROCESSING)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    paths = [str(folder / f"{number}.png") for number in range(len(PICTURES))]
+    for path, picture in zip(paths, PICTURES):
+        Image.fromarray(picture).save(path)
+    return paths
+
+
+def test_signatures_agree_with_the_evaluation(exported, expected):
+    signatures = tf.saved_model.load(str(exported)).signatures
+    encoded = []
+    for picture in PICTURES:
+        buffer = io.BytesIO()
+        Image.fromarray(picture).save(buffer, "PNG")
+        encoded.append(buffer.getvalue())
+    for name, images in (
+        ("serving_default", tf.constant(PICTURES, tf.float32)),
+        ("uint8_images", tf.constant(PICTURES)),
+        ("encoded_images", tf.constant(encoded)),
+    ):
+        got = signatures[name](images=images)["embeddings"]
+        assert got.dtype == tf.float32
+        np.testing.assert_allclose(got, expected, atol=1e-6, err_msg=name)
+
+
+def test_files_and_memory_are_embedded_alike(exported, expected, files):
+    for images in (PICTURES, files):
+        got = embed_with_saved(exported, ImageList.from_labels(images, LABELS), batch_size=4)
+        np.testing.assert_allclose(got, expected, atol=1e-6)
+
+
+def test_as_a_keras_model_it_takes_prepared_images(exported, embedder):
+    prepared = PICTURES[:, :24, :24]
+    loaded = tf.keras.models.load_model(str(exported), compile=False)
+    np.testing.assert_allclose(loaded(prepared), embedder(prepared), atol=1e-6)
+
+
+def test_embeds_a_files_bytes_with_tensorflow_alone(exported, expected, files):
+    program = """
+        import sys
+        import tensorflow as tf
+        sys.modules["profs_tf"] = None  # importing it now fails, wherever it is installed
+        embed = tf.saved_model.load(sys.argv[1]).signatures["encoded_images"]
+        with open(sys.argv[2], "rb") as file:
+            embedding = embed(images=tf.constant([file.read()]))["embeddings"]
+        print(" ".join(str(value) for value in embedding.numpy()[0]))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), str(exported), files[3]],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=exported,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+    )
+    np.testing.assert_allclose([float(text) for text in done.stdout.split()], expected[3], atol=1e-6)
+
+
+def test_a_missing_folder_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="`embedder` must be the folder of a SavedModel"):
+        embed_with_saved(tmp_path, ImageList.from_labels(PICTURES, LABELS))
+
+
+def test_a_model_without_the_signatures_is_refused(embedder, tmp_path):
+    embedder.save(str(tmp_path / "plain"))
+    with pytest.raises(ValueError, match="must have the signature uint8_images, got .*profs_tf.export"):
+        embed_with_saved(tmp_path / "plain", ImageList.from_labels(PICTURES, LABELS))
+
+
+def test_bounding_boxes_are_refused(exported):
+    boxed = ImageList.from_labels(PICTURES, LABELS, boxes=np.ones([6, 4], np.float32))
+    with pytest.raises(ValueError, match="must have no bounding boxes"):
+        embed_with_saved(exported, boxed)
