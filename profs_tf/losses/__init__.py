@@ -3,7 +3,6 @@
 from profs_tf.losses.angular import AngularLoss
 from profs_tf.losses.base import REQUIRED, MetricLoss, Option
 from profs_tf.losses.contrastive import ContrastiveLoss
-from profs_tf.losses.keras_attachment import attach
 from profs_tf.losses.lifted_structure import LiftedStructureLoss
 from profs_tf.losses.margin import MarginLoss
 from profs_tf.losses.multi_similarity import MultiSimilarityLoss
@@ -26,7 +25,6 @@ __all__ = [
     "ProxyNCALoss",
     "SoftTripleLoss",
     "TripletLoss",
-    "attach",
     "get",
     "names",
     "options",

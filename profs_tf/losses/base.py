@@ -38,8 +38,10 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
     was designed for it). *Value.* Already averaged over what the loss chose in the batch.
 
     *The loss's own variables* (boundary, centres, proxies) are in ``trainable_variables``, as of any
-    tf.Module, and ProfsModel trains them at ``variable_learning_rate``. A stock ``keras.Model`` does not
-    know what its loss owns and silently leaves it untrained: see ``losses.attach``.
+    tf.Module. ProfsModel trains them at ``variable_learning_rate``. A stock functional or subclassed Keras
+    model takes them for its own once it is compiled with the loss: it trains them, at the one learning rate
+    of its optimiser, and saves them. ``tf.keras.Sequential`` does not, and says nothing: compile
+    ``tf.keras.Model(model.inputs, model.outputs)`` in its place.
 
     Attributes:
         normalized_embeddings: whether the loss expects embeddings of unit length.
@@ -136,9 +138,14 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
             store[_store_key(variable)] = variable.numpy()
 
     def load_own_variables(self, store) -> None:
-        """Reads the loss's variables from ``store``."""
+        """Reads the loss's variables from ``store``; raises ValueError where one is missing."""
         for variable in self.variables:
-            variable.assign(store[_store_key(variable)])
+            key = _store_key(variable)
+            if key not in store:
+                raise ValueError(
+                    f"The file holds no `{key}` of the loss {self.name}: saved without this loss."
+                )
+            variable.assign(store[key])
 
 
 def _value_type(hint: Any) -> type:
