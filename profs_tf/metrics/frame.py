@@ -15,10 +15,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from profs_tf.metrics.threads import in_threads
+
 DISTANCES = ("euclidean", "cosine")
 
 # Elements converted to float64 in one go.
-_BLOCK_ELEMENTS = 1 << 21
+_BLOCK_ELEMENTS = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,11 +51,12 @@ class Frame:
 
     def norms_sq(self, embeddings: np.ndarray) -> np.ndarray:
         """Squared norms of all rows, float64 `[N]`."""
-        norms_sq = np.empty(len(embeddings))
-        for block in _blocks(embeddings):
+
+        def of_block(block: slice) -> np.ndarray:
             rows = self.rows(embeddings, block)
-            norms_sq[block] = np.einsum("nd,nd->n", rows, rows)
-        return norms_sq
+            return np.einsum("nd,nd->n", rows, rows)
+
+        return np.concatenate(list(in_threads(of_block, _blocks(embeddings))))
 
 
 def fit_frame(distance: str, gallery: np.ndarray, queries: np.ndarray | None = None) -> Frame:
@@ -86,12 +89,13 @@ def fit_frame(distance: str, gallery: np.ndarray, queries: np.ndarray | None = N
 
 def _column_totals(frame: Frame, embeddings: np.ndarray) -> tuple:
     """Sum, least and largest of each column of the rows, float64 `[D]` each."""
-    total, low, high = 0.0, np.inf, -np.inf
-    for block in _blocks(embeddings):
+
+    def of_block(block: slice) -> tuple:
         rows = frame.rows(embeddings, block)
-        total = total + rows.sum(axis=0)
-        low, high = np.minimum(low, rows.min(axis=0)), np.maximum(high, rows.max(axis=0))
-    return total, low, high
+        return rows.sum(axis=0), rows.min(axis=0), rows.max(axis=0)
+
+    totals, lows, highs = zip(*in_threads(of_block, _blocks(embeddings)))
+    return np.sum(totals, axis=0), np.min(lows, axis=0), np.max(highs, axis=0)
 
 
 def _blocks(embeddings: np.ndarray) -> Iterator[slice]:

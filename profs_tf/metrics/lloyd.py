@@ -9,7 +9,6 @@ Shapes: N images, D embedding dimension, C clusters.
 from __future__ import annotations
 
 import numbers
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from profs_tf.metrics import inputs
 from profs_tf.metrics.frame import fit_frame
 from profs_tf.metrics.kmeans_start import distant_start, random_start
 from profs_tf.metrics.nearest_centres import NearestCentres
-from profs_tf.metrics.products import num_workers, open_product
+from profs_tf.metrics.products import open_product
 from profs_tf.metrics.progress import Progress
 
 STARTS = ("k-means++", "random")
@@ -87,8 +86,8 @@ def kmeans(
     generator = np.random.default_rng(seed)
     bar = Progress("k-means", num_starts * (max_iterations + 1), progress)
     operations = 2.0 * embeddings.size * num_clusters
-    with open_product(backend, operations) as product, ThreadPoolExecutor(num_workers()) as pool:
-        nearest = NearestCentres(embeddings, frame, product, pool)
+    with open_product(backend, operations) as product:
+        nearest = NearestCentres(embeddings, frame, product)
         norms_sq = frame.norms_sq(embeddings)
         results = []
         for _ in range(num_starts):

@@ -6,12 +6,12 @@ Shapes: N images, D embedding dimension, C centres, n of the images, m of the ce
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Optional
 
 import numpy as np
 
 from profs_tf.metrics.frame import Frame
+from profs_tf.metrics.threads import in_threads
 
 # Rows and columns of a block of products.
 _BLOCK = 2048
@@ -27,20 +27,22 @@ class NearestCentres:
         points: float32 `[N, D + 1]`, the images in the frame, each followed by a 1.
     """
 
-    def __init__(self, embeddings: np.ndarray, frame: Frame, product, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, embeddings: np.ndarray, frame: Frame, product) -> None:
         """Copies the images twice, in float32.
 
         Args:
             embeddings: Float `[N, D]`.
             frame: In which they are compared.
             product: A product of `products.open_product`.
-            pool: Threads that take blocks of images.
         """
         self.points = np.ones((embeddings.shape[0], embeddings.shape[1] + 1), np.float32)
-        for block in _slices(len(embeddings)):
+        self._product = product
+
+        def prepare(block: slice):
             self.points[block, :-1] = frame.rows(embeddings, block)
-        self._product, self._pool = product, pool
-        self._blocks = [product.prepare(self.points[block]) for block in _slices(len(embeddings))]
+            return product.prepare(self.points[block])
+
+        self._blocks = list(in_threads(prepare, _slices(len(embeddings))))
 
     def find(self, centres: np.ndarray, images: Optional[np.ndarray] = None) -> tuple:
         """The nearest centre of some images; the first of those equally near.
@@ -56,9 +58,9 @@ class NearestCentres:
         extended = np.concatenate([centres, -half_norms[:, None].astype(np.float32)], axis=1)
         tiles = [self._product.prepare(extended[block]) for block in _slices(len(centres))]
         if images is None:
-            parts = self._pool.map(lambda block: self._best(block, tiles), self._blocks)
+            parts = in_threads(lambda block: self._best(block, tiles), self._blocks)
         else:
-            parts = self._pool.map(lambda block: self._best_of(images[block], tiles), _slices(len(images)))
+            parts = in_threads(lambda block: self._best_of(images[block], tiles), _slices(len(images)))
         numbers, scores = zip(*parts)
         return np.concatenate(numbers), np.concatenate(scores)
 

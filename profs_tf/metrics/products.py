@@ -6,7 +6,6 @@ Shapes: n and m rows, D columns.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 
 import numpy as np
@@ -16,9 +15,6 @@ BACKENDS = ("auto", "numpy", "tensorflow")
 # Floating point operations from which on TensorFlow's products (somewhat faster on CPUs, and on a GPU where
 # there is one) make up for the seconds that importing it takes.
 _TENSORFLOW_FROM = 2e11
-
-# Threads that take tiles, at most; each holds the memory of a tile.
-_MOST_WORKERS = 8
 
 
 class NumpyProduct:
@@ -85,9 +81,3 @@ def open_product(backend: str, operations: float) -> Iterator:
     product = TensorFlowProduct()
     with product.in_full_precision():
         yield product
-
-
-def num_workers() -> int:
-    """How many threads take tiles: while one looks through a tile, others multiply."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(2, min(_MOST_WORKERS, cores))

@@ -5,16 +5,15 @@ Shapes: Q queries, N gallery images, D embedding dimension, R right images of a 
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from profs_tf.metrics.products import num_workers, open_product
+from profs_tf.metrics.products import open_product
 from profs_tf.metrics.progress import Progress
 from profs_tf.metrics.right_images import Thresholds, all_right, count_right, nearest_right
 from profs_tf.metrics.sides import Side, mirrored
+from profs_tf.metrics.threads import in_threads
 from profs_tf.metrics.wrong_images import WrongCounter
 
 # Rows and columns of a tile of scores.
@@ -102,12 +101,13 @@ def _count(
     pairs = [(i, j) for i in range(len(rows)) for j in range(i if both_ways else 0, len(columns))]
     bar = Progress("search", len(pairs), progress)
     operations = 2.0 * len(pairs) * _TILE**2 * queries.width
-    with open_product(backend, operations) as product, ThreadPoolExecutor(num_workers()) as pool:
-        left, right = _factors(product, pool, queries, rows)
+    with open_product(backend, operations) as product:
+        left, right = _factors(product, queries, rows)
         if not both_ways:
-            _, right = _factors(product, pool, gallery, columns)
+            _, right = _factors(product, gallery, columns)
 
-        def count(i: int, j: int) -> list:
+        def count(pair: tuple) -> list:
+            i, j = pair
             if counter.nothing_wrong(rows[i], columns[j]):
                 return []
             scores = product(left[i], right[j])
@@ -116,7 +116,7 @@ def _count(
                 found.append((columns[j], counter.count(scores.T, columns[j], rows[i])))
             return found
 
-        for found in _in_order(pool, count, pairs):
+        for found in in_threads(count, pairs):
             for block, counts in found:
                 counter.add(block, counts)
             bar.advance()
@@ -124,27 +124,16 @@ def _count(
     return counter.ranks()
 
 
-def _factors(product, pool: ThreadPoolExecutor, side: Side, blocks: list) -> tuple:
+def _factors(product, side: Side, blocks: list) -> tuple:
     """Each block as the left factor of a product and as the right one."""
 
     def prepare(block: slice) -> tuple:
         factor = side.float32_block(block)
         return product.prepare(factor), product.prepare(mirrored(factor))
 
-    return tuple(zip(*pool.map(prepare, blocks)))
+    return tuple(zip(*in_threads(prepare, blocks)))
 
 
 def _slices(positions: slice) -> list:
     starts = range(positions.start, positions.stop, _TILE)
     return [slice(start, min(start + _TILE, positions.stop)) for start in starts]
-
-
-def _in_order(pool: ThreadPoolExecutor, work, arguments: list) -> Iterator:
-    """Results of `work` in the order of its arguments, few of them in memory at any time."""
-    waiting = collections.deque()
-    for each in arguments:
-        waiting.append(pool.submit(work, *each))
-        if len(waiting) > 2 * num_workers():
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Optional
 
 import numpy as np
 
 from profs_tf.metrics.sides import Side
+from profs_tf.metrics.threads import in_threads
 
-# Elements of the largest block of distances within a class.
+# Rows of small classes that are looked at together.
+_ROWS = 2048
+
+# Scores of one large class that are looked at together.
 _BLOCK_ELEMENTS = 1 << 22
-
-# Rows converted together.
-_BUFFERED = 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,60 +66,92 @@ def nearest_right(queries: Side, gallery: Side, own_set: bool) -> Thresholds:
 
     O(D times the sum of squared class sizes) time.
     """
-    counts = np.minimum(count_right(queries, gallery, own_set), 1)
-    blocks = _class_scores(queries, gallery, own_set, slice(0, len(queries)))
-    return _thresholds(counts, [scores.max(axis=1) for scores in blocks])
+
+    def nearest(block: _ClassBlock) -> tuple:
+        positions, scores = block.scores(queries, gallery, own_set)
+        return positions, scores.max(axis=2)
+
+    thresholds = _empty_thresholds(np.minimum(count_right(queries, gallery, own_set), 1))
+    for positions, scores in in_threads(nearest, _class_blocks(queries, gallery, own_set)):
+        thresholds.scores[thresholds.starts[positions]] = scores
+    return thresholds
 
 
 def all_right(queries: Side, gallery: Side, own_set: bool, positions: slice) -> Thresholds:
     """R thresholds for each query at `positions`. Time as `nearest_right`."""
-    counts = count_right(queries, gallery, own_set)[positions]
-    parts = []
-    for scores in _class_scores(queries, gallery, own_set, positions):
-        ordered = -np.sort(-scores, axis=1)
-        parts.append(ordered[:, : ordered.shape[1] - own_set].ravel())
-    return _thresholds(counts, parts)
+
+    def in_order(block: _ClassBlock) -> tuple:
+        positions, scores = block.scores(queries, gallery, own_set)
+        return positions, -np.sort(-scores, axis=2)[:, :, : scores.shape[2] - own_set]
+
+    thresholds = _empty_thresholds(count_right(queries, gallery, own_set)[positions])
+    blocks = _class_blocks(queries, gallery, own_set, positions)
+    for found, scores in in_threads(in_order, blocks):
+        places = thresholds.starts[found - positions.start, None] + np.arange(scores.shape[2])
+        thresholds.scores[places] = scores
+    return thresholds
 
 
-def _thresholds(counts: np.ndarray, parts: list) -> Thresholds:
-    return Thresholds(np.concatenate([[0], np.cumsum(counts)]), np.concatenate([np.empty(0), *parts]))
+def _empty_thresholds(counts: np.ndarray) -> Thresholds:
+    return Thresholds(np.concatenate([[0], np.cumsum(counts)]), np.empty(counts.sum()))
 
 
-def _class_scores(queries: Side, gallery: Side, own_set: bool, positions: slice) -> Iterator[np.ndarray]:
-    """Yields float64 scores `[n, images of the class in the gallery]` of one class's queries after another's.
+@dataclasses.dataclass(frozen=True)
+class _ClassBlock:
+    """Some queries of each of c classes with equally many queries and equally many right images.
 
-    In its own set a query's score with itself is -inf. Classes without a right image are passed over.
+    Attributes:
+        starts: int64 `[c]`, the position of each class's first query.
+        begins: int64 `[c]`, the position of its first right image.
+        num_queries: q.
+        num_right: g, the query itself included in an own set.
     """
+
+    starts: np.ndarray
+    begins: np.ndarray
+    num_queries: int
+    num_right: int
+
+    def scores(self, queries: Side, gallery: Side, own_set: bool) -> tuple:
+        """Positions of queries, int64 `[c, q]`, and scores with right images, float64 `[c, q, g]`.
+
+        In an own set a query's score with itself is -inf.
+        """
+        positions = self.starts[:, None] + np.arange(self.num_queries)
+        right_positions = self.begins[:, None] + np.arange(self.num_right)
+        right = gallery.rows(right_positions.ravel()).reshape(*right_positions.shape, -1)
+        rows = right
+        if positions.shape != right_positions.shape or not own_set:
+            rows = queries.rows(positions.ravel()).reshape(*positions.shape, -1)
+        scores = rows @ right.transpose(0, 2, 1)
+        scores -= queries.half_norms[positions][:, :, None]
+        scores -= gallery.half_norms[right_positions][:, None]
+        np.minimum(scores, 0, out=scores)
+        if own_set:
+            scores[positions[:, :, None] == right_positions[:, None]] = -np.inf
+        return positions, scores
+
+
+def _class_blocks(
+    queries: Side, gallery: Side, own_set: bool, positions: Optional[slice] = None
+) -> Iterator[_ClassBlock]:
+    """Covers the queries (at `positions`, or all) that have a right image; many small classes at a time."""
+    positions = positions or slice(0, len(queries))
     classes = np.unique(queries.classes[positions])
     starts, ends = (np.clip(edge, positions.start, positions.stop) for edge in queries.class_range(classes))
     begins, stops = gallery.class_range(classes)
-    query_rows, right_rows = _RowBuffer(queries), _RowBuffer(gallery)
-    for start, end, begin, stop in zip(starts.tolist(), ends.tolist(), begins.tolist(), stops.tolist()):
-        if stop - begin - own_set < 1:
+    sizes, kinds = np.unique(np.stack([ends - starts, stops - begins], axis=1), axis=0, return_inverse=True)
+    for kind, (num_queries, num_right) in enumerate(sizes.tolist()):
+        if num_right - own_set < 1:
             continue
-        right, half_norms = right_rows.take(begin, stop), gallery.half_norms[begin:stop]
-        step = max(1, _BLOCK_ELEMENTS // (stop - begin))
-        for first in range(start, end, step):
-            last = min(first + step, end)
-            scores = query_rows.take(first, last) @ right.T
-            scores -= half_norms
-            scores -= queries.half_norms[first:last, None]
-            np.minimum(scores, 0, out=scores)
-            if own_set:
-                places = np.arange(last - first)
-                scores[places, places + first - begin] = -np.inf
-            yield scores
-
-
-class _RowBuffer:
-    """Rows of a side at rising positions, converted to float64 many at a time: classes are often small."""
-
-    def __init__(self, side: Side) -> None:
-        self._side, self._start, self._rows = side, 0, np.empty((0, 0))
-
-    def take(self, start: int, stop: int) -> np.ndarray:
-        """Float64 rows at positions [start, stop)."""
-        if start < self._start or stop > self._start + len(self._rows):
-            self._start = start
-            self._rows = self._side.rows(slice(start, max(stop, start + _BUFFERED)))
-        return self._rows[start - self._start : stop - self._start]
+        members = np.flatnonzero(kinds.ravel() == kind)
+        at_once = max(1, _ROWS // (num_queries + num_right))
+        queries_at_once = max(1, _BLOCK_ELEMENTS // num_right)
+        for chosen in np.split(members, range(at_once, len(members), at_once)):
+            for first in range(0, num_queries, queries_at_once):
+                yield _ClassBlock(
+                    starts[chosen] + first,
+                    begins[chosen],
+                    min(queries_at_once, num_queries - first),
+                    num_right,
+                )

@@ -8,10 +8,14 @@ Shapes: r queries and c gallery images of a tile, n pairs of them.
 from __future__ import annotations
 
 import dataclasses
+from typing import Optional
 
 import numpy as np
 
 from profs_tf.metrics.sides import Side
+
+# Rows, or columns where they are contiguous, that are compared together.
+_LINES = 128
 
 # Pairs whose scores are computed together.
 _PAIRS = 4096
@@ -64,17 +68,48 @@ class Tile:
         Returns:
             Bool `[r, c]`, in the scores' memory order.
         """
-        if self.scores.dtype == np.float32:
-            # A float32 reaches a float64 bound where it reaches the first float32 that does.
-            rounded = bounds.astype(np.float32)
-            bounds = np.where(rounded < bounds, np.nextafter(rounded, np.float32(np.inf)), rounded)
-        reached = self.scores >= bounds[:, None]
+        reached = self.scores >= self._rounded_up(bounds)[:, None]
         begins, ends = (np.clip(edges, 0, reached.shape[1]) for edges in (self.begins, self.ends))
         concerned = np.flatnonzero(begins < ends)
         if len(concerned):
             for run in np.split(concerned, np.flatnonzero(np.diff(begins[concerned])) + 1):
                 reached[run[0] : run[-1] + 1, begins[run[0]] : ends[run[0]]] = False
         return reached
+
+    def list_wrong_at_least(self, bounds: np.ndarray, most: int) -> Optional[tuple]:
+        """Lists images of other classes than the query's that reach its bound.
+
+        Args:
+            bounds: float64 `[r]`.
+            most: How many images are worth a list, those of the query's class included.
+
+        Returns:
+            Rows and columns, int64 `[n]` each, or None where there are more than `most`.
+        """
+        bounds, by_rows = self._rounded_up(bounds), self.scores.flags.c_contiguous
+        lines = self.scores if by_rows else self.scores.T
+        # As much as a core's cache holds: the comparison takes half the time, and no large memory of its own.
+        reached = np.empty((min(_LINES, len(lines)), lines.shape[1]), bool)
+        found, number = [np.empty(0, np.int64)], 0
+        for start in range(0, len(lines), len(reached)):
+            part = lines[start : start + len(reached)]
+            limits = bounds[start : start + len(part), None] if by_rows else bounds
+            places = np.flatnonzero(np.greater_equal(part, limits, out=reached[: len(part)]))
+            number += len(places)
+            if number > most:
+                return None
+            found.append(places + start * lines.shape[1])
+        line, place = np.divmod(np.concatenate(found), lines.shape[1])
+        rows, columns = (line, place) if by_rows else (place, line)
+        wrong = (columns < self.begins[rows]) | (columns >= self.ends[rows])
+        return rows[wrong], columns[wrong]
+
+    def _rounded_up(self, bounds: np.ndarray) -> np.ndarray:
+        """Bounds of the scores' type that the same scores reach as reach the float64 bounds."""
+        if self.scores.dtype != np.float32:
+            return bounds
+        rounded = bounds.astype(np.float32)
+        return np.where(rounded < bounds, np.nextafter(rounded, np.float32(np.inf)), rounded)
 
 
 def list_places(chosen: np.ndarray) -> tuple:

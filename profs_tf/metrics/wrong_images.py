@@ -80,10 +80,12 @@ class WrongCounter:
         local = self._local(rows)
         # A copy: other threads' results may drop thresholds meanwhile.
         span = _Range(self._thresholds.starts[local], self._ends[local].copy())
-        reached = tile.wrong_at_least(self._score(span, span.ends - 1) - tile.error)
-        if np.count_nonzero(reached) <= _FEW * reached.size:
-            return self._count_listed(tile, reached, span)
-        blocks = [slice(first, min(first + _ROWS, len(reached))) for first in range(0, len(reached), _ROWS)]
+        listed = tile.list_wrong_at_least(
+            self._score(span, span.ends - 1) - tile.error, int(_FEW * scores.size)
+        )
+        if listed is not None:
+            return self._count_listed(tile, *listed, span)
+        blocks = [slice(first, min(first + _ROWS, len(scores))) for first in range(0, len(scores), _ROWS)]
         return np.concatenate([self._count_rows(tile.part(block), span.part(block)) for block in blocks])
 
     def add(self, rows: slice, counts: np.ndarray) -> None:
@@ -122,9 +124,8 @@ class WrongCounter:
         scores = self._thresholds.scores[np.minimum(places, len(self._thresholds.scores) - 1)]
         return np.where(span.begins < span.ends, scores, np.inf)
 
-    def _count_listed(self, tile: Tile, chosen: np.ndarray, span: _Range) -> np.ndarray:
-        """Counts the images of the tile that are `chosen` (bool `[r, c]`), one by one."""
-        rows, columns = list_places(chosen)
+    def _count_listed(self, tile: Tile, rows: np.ndarray, columns: np.ndarray, span: _Range) -> np.ndarray:
+        """Counts the images at some places of the tile (int64 `[n]` each), one by one."""
         scores, error = tile.scores[rows, columns].astype(np.float64), tile.error[rows]
         begins, ends = span.begins[rows], span.ends[rows]
         places = self._thresholds.first_at_most(begins, ends, scores + error)
@@ -152,7 +153,7 @@ class WrongCounter:
             tile = tile.exact(self._queries, self._gallery)
             sure = tile.wrong_at_least(first)
         others = tile.wrong_at_least(self._score(span, span.ends - 1) - tile.error) & ~sure
-        counts = self._count_listed(tile, others, span)
+        counts = self._count_listed(tile, *list_places(others), span)
         counted = np.flatnonzero(span.begins < span.ends)
         start = self._thresholds.starts[self._local(tile.rows).start]
         counts[span.begins[counted] - start] += count_rows(sure)[counted]

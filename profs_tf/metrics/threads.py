@@ -1,0 +1,29 @@
+"""Threads for work on blocks. NumPy and TensorFlow let others run while they compute."""
+
+from __future__ import annotations
+
+import collections
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+# Threads at most; each holds the memory of a block.
+_MOST = 8
+
+
+def num_threads() -> int:
+    """How many threads work: while one looks through a block, others multiply."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(2, min(_MOST, cores))
+
+
+def in_threads(work, items: Iterable) -> Iterator:
+    """Yields `work(item)` for each item, in order, with few results in memory that are not yet taken."""
+    waiting = collections.deque()
+    with ThreadPoolExecutor(num_threads()) as pool:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > 2 * num_threads():
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

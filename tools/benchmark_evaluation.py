@@ -1,0 +1,246 @@
+"""Measures the evaluation against the matrix products that it cannot do without.
+
+    python tools/benchmark_evaluation.py                          # the size of Stanford Online Products
+    python tools/benchmark_evaluation.py --n=12000 --classes=2200 # minutes instead of an hour
+    python tools/benchmark_evaluation.py search --n=12000 --classes=2200 --noise=20
+
+Embeddings are unit vectors around a random centre for each class. Times are medians of measurements that take
+turns in one process with the same threads, and are printed over that of the bare product: all images with all
+images (search) or with all centres (kmeans), in blocks, by TensorFlow. faiss, which the package does not
+need, is compared with where it is installed (`pip install faiss-cpu`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from profs_tf import metrics
+from profs_tf.metrics.agreement import normalized_mutual_information
+
+KS = (1, 10, 100, 1000)
+BLOCK = 2048
+QUALITY_IMAGES = 6000
+
+
+def main() -> None:
+    """Measures what was asked for."""
+    arguments = parse_arguments()
+    if arguments.memory_of:
+        print(added_memory(Path(arguments.memory_of)))
+        return
+    embeddings, labels = synthetic_split(arguments.n, arguments.d, arguments.classes, arguments.noise)
+    print(
+        f"{len(embeddings):,} embeddings, {arguments.d} dimensions, {len(np.unique(labels)):,} classes, "
+        f"{os.cpu_count()} cores, medians of {arguments.repeats}"
+    )
+    if "search" in arguments.parts:
+        measure_search(embeddings, labels, arguments.repeats)
+    if "memory" in arguments.parts:
+        measure_memory(embeddings, labels)
+    if "kmeans" in arguments.parts:
+        measure_kmeans(embeddings, labels, arguments.repeats)
+    if "quality" in arguments.parts:
+        measure_quality(embeddings, labels)
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parts = ["search", "memory", "kmeans", "quality"]
+    parser.add_argument("parts", nargs="*", default=parts, help=f"of {', '.join(parts)} (default: all)")
+    parser.add_argument("--n", type=int, default=60502, help="images (default: 60502)")
+    parser.add_argument("--d", type=int, default=512, help="dimensions (default: 512)")
+    parser.add_argument("--classes", type=int, default=11316, help="classes (default: 11316)")
+    parser.add_argument("--noise", type=float, default=2.5, help="spread within classes (default: 2.5)")
+    parser.add_argument("--repeats", type=int, default=3, help="measurements of each time (default: 3)")
+    parser.add_argument("--memory_of", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    unknown = set(arguments.parts) - set(parts)
+    if unknown:
+        parser.error(f"parts must be of {', '.join(parts)}, got {', '.join(sorted(unknown))}.")
+    return arguments
+
+
+def synthetic_split(size: int, dimension: int, num_classes: int, noise: float) -> tuple:
+    """Unit vectors float32 `[N, D]` and labels int64 `[N]`."""
+    generator = np.random.default_rng(0)
+    labels = generator.integers(num_classes, size=size)
+    centres = generator.standard_normal((num_classes, dimension), np.float32)
+    embeddings = centres[labels] + np.float32(noise) * generator.standard_normal(
+        (size, dimension), np.float32
+    )
+    return embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True), labels
+
+
+def median_times(functions: dict, repeats: int) -> dict:
+    """Seconds that each function takes, measured in turn after one round that does not count."""
+    seconds = {name: [] for name in functions}
+    for turn in range(repeats + 1):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            function()
+            if turn:
+                seconds[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def print_ratios(seconds: dict, bare: float, targets: dict) -> None:
+    """One line for each time, with its ratio to the bare product and what it must not exceed."""
+    for name, value in seconds.items():
+        target = f"  (at most {targets[name]})" if name in targets else ""
+        print(f"  {name:<44}{value:9.2f} s  {value / bare:6.2f}{target}")
+
+
+def bare_product(left: np.ndarray, right: np.ndarray):
+    """All products of rows, in blocks, and nothing else."""
+    lefts, rights = (
+        [tf.constant(part[start : start + BLOCK]) for start in range(0, len(part), BLOCK)]
+        for part in (left, right)
+    )
+
+    def multiply() -> None:
+        for block in lefts:
+            for other in rights:
+                tf.matmul(block, other, transpose_b=True)
+
+    return multiply
+
+
+def measure_search(embeddings: np.ndarray, labels: np.ndarray, repeats: int) -> None:
+    """Recall@K and MAP@R beside the bare product, and beside faiss's exact search."""
+    ks = tuple(k for k in KS if k < len(embeddings))
+    found = {}
+
+    def search(name: str, **options):
+        def run() -> None:
+            found[name] = metrics.evaluate_retrieval(embeddings, labels, **options)
+
+        return run
+
+    recall, precision = f"Recall@{','.join(map(str, ks))}", "the same, MAP@R and R-precision"
+    functions = {
+        "bare product": bare_product(embeddings, embeddings),
+        recall: search("recall"),
+        precision: search("precision", with_map_at_r=True),
+    }
+    if importlib.util.find_spec("faiss"):
+        functions[f"faiss, flat index, k={max(ks) + 1}"] = lambda: faiss_neighbours(embeddings, max(ks) + 1)
+    print("search")
+    seconds = median_times(functions, repeats)
+    print_ratios(seconds, seconds["bare product"], {recall: 0.75, precision: 3.0})
+    result = found["precision"]
+    shown = ", ".join(f"R@{k} {value:.4f}" for k, value in result.recall_at(ks).items())
+    print(f"  {shown}, MAP@R {result.map_at_r:.4f}, R-precision {result.r_precision:.4f}")
+
+
+def faiss_neighbours(embeddings: np.ndarray, k: int) -> np.ndarray:
+    """The k nearest images by faiss, the query among them."""
+    import faiss
+
+    index = faiss.IndexFlatL2(embeddings.shape[1])
+    index.add(embeddings)
+    return index.search(embeddings, k)[1]
+
+
+def measure_memory(embeddings: np.ndarray, labels: np.ndarray) -> None:
+    """Memory that the search adds at its peak, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(Path(folder, "embeddings.npy"), embeddings)
+        np.save(Path(folder, "labels.npy"), labels)
+        command = [sys.executable, __file__, f"--memory_of={folder}"]
+        added = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    print(f"memory\n  the search, above the embeddings{float(added):21.2f} GB          (at most 2)")
+
+
+def added_memory(folder: Path) -> float:
+    """Gigabytes by which the search raises the peak of this process."""
+    embeddings, labels = np.load(folder / "embeddings.npy"), np.load(folder / "labels.npy")
+    # TensorFlow's own memory is not the search's.
+    tf.matmul(tf.ones((BLOCK, 8)), tf.ones((BLOCK, 8)), transpose_b=True)
+    before = status_kilobytes("VmRSS")
+    metrics.evaluate_retrieval(embeddings, labels, with_map_at_r=True)
+    return (status_kilobytes("VmHWM") - before) / 2**20
+
+
+def status_kilobytes(field: str) -> int:
+    """A figure of Linux's account of this process."""
+    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
+
+
+def measure_kmeans(embeddings: np.ndarray, labels: np.ndarray, repeats: int) -> None:
+    """Iterations of k-means beside the bare product, and a whole run."""
+    num_clusters = len(np.unique(labels))
+    first = embeddings[np.random.default_rng(1).choice(len(embeddings), num_clusters, replace=False)]
+    functions = {
+        "bare product": bare_product(embeddings, first),
+        # Two comparisons of all images with all centres, and all that surrounds them.
+        "k-means, a start and an iteration": lambda: metrics.kmeans(
+            embeddings, num_clusters, start=first, max_iterations=1
+        ),
+    }
+    print("kmeans")
+    seconds = median_times(functions, repeats)
+    bare = seconds["bare product"]
+    seconds["k-means, half of that"] = seconds["k-means, a start and an iteration"] / 2
+    print_ratios(seconds, bare, {"k-means, half of that": 1.15})
+    start = time.perf_counter()
+    scores = metrics.cluster_scores(embeddings, labels, progress=sys.stderr.isatty())
+    print_ratios({f"cluster_scores, {scores.iterations} iterations": time.perf_counter() - start}, bare, {})
+    print(f"  NMI {scores.nmi:.4f}, F1 {scores.f1:.4f}, AMI {scores.ami:.4f}, converged: {scores.converged}")
+
+
+def measure_quality(embeddings: np.ndarray, labels: np.ndarray) -> None:
+    """NMI beside scikit-learn's Lloyd from one start, and faiss's k-means in as many iterations."""
+    from sklearn.cluster import KMeans
+
+    # Whole classes, so that they keep their size.
+    chosen = labels < max(2, round(QUALITY_IMAGES / len(embeddings) * (labels.max() + 1)))
+    embeddings, labels = embeddings[chosen], labels[chosen]
+    num_clusters, iterations = len(np.unique(labels)), 20
+    first = embeddings[np.random.default_rng(1).choice(len(embeddings), num_clusters, replace=False)]
+    bounds = {"max_iterations": iterations, "tolerance": 0.0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        other = KMeans(num_clusters, init=first, n_init=1, max_iter=iterations, tol=0.0).fit(embeddings)
+    ours = metrics.kmeans(embeddings, num_clusters, start=first, **bounds)
+    partitions = {
+        "ours, one start": ours.assignments,
+        "scikit-learn, the same start": other.labels_,
+        "ours, k-means++": metrics.kmeans(embeddings, num_clusters, **bounds).assignments,
+        "ours, random start": metrics.kmeans(embeddings, num_clusters, start="random", **bounds).assignments,
+    }
+    if importlib.util.find_spec("faiss"):
+        partitions["faiss"] = faiss_clusters(embeddings, num_clusters, iterations)
+    print(f"quality, NMI after {iterations} iterations, {len(labels):,} images, {num_clusters:,} clusters")
+    for name, clusters in partitions.items():
+        print(f"  {name:<44}{normalized_mutual_information(labels, clusters):9.4f}")
+
+
+def faiss_clusters(embeddings: np.ndarray, num_clusters: int, iterations: int) -> np.ndarray:
+    """Clusters by faiss's k-means, int64 `[N]`."""
+    import faiss
+
+    found = faiss.Kmeans(
+        embeddings.shape[1], num_clusters, niter=iterations, seed=1, min_points_per_centroid=1
+    )
+    found.train(embeddings)
+    return found.index.search(embeddings, 1)[1][:, 0]
+
+
+if __name__ == "__main__":
+    main()
