@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from profs_tf.callbacks import ProfsCallback, RecallCallback
     from profs_tf.embedder import build_embedder
     from profs_tf.evaluation import evaluate
+    from profs_tf.images import Preprocessing
     from profs_tf.model import ProfsModel
     from profs_tf.optimizer import head_adam
     from profs_tf.pipeline import train_pipeline
     from profs_tf.sampling.batch_sampler import BatchSampler
+    from profs_tf.serving import save_embedder
 
 # TensorFlow 2.15 writes a dozen lines about oneDNN, CUDA and TensorRT to standard error when it is imported,
 # three of them at level ERROR though nothing is wrong. What does go wrong also raises in Python. Set the
@@ -27,6 +29,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Public name -> the module that defines it; None: the name is itself a module of the package.
 _HOMES = {
     "BatchSampler": "profs_tf.sampling.batch_sampler",
+    "Preprocessing": "profs_tf.images",
     "ProfsCallback": "profs_tf.callbacks",
     "ProfsModel": "profs_tf.model",
     "RecallCallback": "profs_tf.callbacks",
@@ -36,11 +39,13 @@ _HOMES = {
     "head_adam": "profs_tf.optimizer",
     "losses": None,
     "metrics": None,
+    "save_embedder": "profs_tf.serving",
     "train_pipeline": "profs_tf.pipeline",
 }
 
 __all__ = [
     "BatchSampler",
+    "Preprocessing",
     "ProfsCallback",
     "ProfsModel",
     "RecallCallback",
@@ -51,6 +56,7 @@ __all__ = [
     "head_adam",
     "losses",
     "metrics",
+    "save_embedder",
     "train_pipeline",
 ]
 

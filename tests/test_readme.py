@@ -1,0 +1,123 @@
+"""The README tells the truth: its code runs, its links lead somewhere, its flags exist."""
+
+import importlib
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl import flags
+
+import profs_tf as profs
+from profs_tf import export, train
+
+# Importing the command would put it in the place of the function of the same name.
+evaluate_function = profs.evaluate
+evaluate = importlib.import_module("profs_tf.evaluate")
+profs.evaluate = evaluate_function
+
+ROOT = Path(__file__).parent.parent
+TEXT = (ROOT / "README.md").read_text("utf-8")
+NOTEBOOK = re.search(r"```python\n(import tensorflow as tf, profs_tf.*?)```", TEXT, re.DOTALL).group(1)
+# The code as it stands, but for how long it trains and how large its pictures' lists are.
+SHORTER = (
+    ("epochs=20, steps_per_epoch=100", "epochs=1, steps_per_epoch=2"),
+    ('profs.datasets.load("emoji")', "few_emoji"),
+    ("batch_size=128", "batch_size=16"),
+    ("ks=(1, 2, 4, 8))", "ks=(1, 2, 4, 8), verbose=False)"),
+    ("callbacks=[profs", "verbose=0, callbacks=[profs"),
+)
+
+
+@pytest.fixture(scope="module")
+def few_emoji():
+    return tuple(part.take(np.arange(60)) for part in profs.datasets.load("emoji"))
+
+
+def run_notebook(few_emoji, folder, monkeypatch, *changes):
+    code = NOTEBOOK
+    for before, after in (*SHORTER, *changes):
+        assert before in code, before
+        code = code.replace(before, after)
+    monkeypatch.chdir(folder)
+    names = {"few_emoji": few_emoji}
+    exec(code, names)  # the code is the README's, which is part of this project
+    return names
+
+
+def test_notebook_code_runs_as_written(few_emoji, tmp_path, monkeypatch):
+    names = run_notebook(few_emoji, tmp_path, monkeypatch)
+    assert names["embedder"].name == "embedder"
+    assert names["embedder"].output_shape == (None, 512)
+    assert int(names["model"].step) == 2
+    assert "recall@8" in names["model"].history.history
+    loaded = tf.keras.models.load_model(tmp_path / "embedder")
+    images = few_emoji[1].images[:3]
+    np.testing.assert_allclose(loaded(images), names["embedder"](images), atol=1e-6)
+
+
+def test_notebook_code_runs_with_a_stock_keras_model(few_emoji, tmp_path, monkeypatch):
+    names = run_notebook(
+        few_emoji,
+        tmp_path,
+        monkeypatch,
+        ('profs.build_embedder("inception_v1", embedding_dim=512)', 'profs.build_embedder("conv4", 32)'),
+        (
+            "profs.ProfsModel(embedder, proximal_weight=1e-3)",
+            "tf.keras.Model(embedder.inputs, embedder.outputs)",
+        ),
+    )
+    assert {"loss", "recall@1", "projection_index"} <= set(names["model"].history.history)
+    assert float(names["model"].loss.boundary) != np.float32(1.2)
+
+
+def test_notebook_code_runs_with_a_users_own_embedder(few_emoji, tmp_path, monkeypatch):
+    own = """tf.keras.Sequential([
+        tf.keras.Input([48, 48, 3]), tf.keras.layers.Rescaling(1 / 255), tf.keras.layers.Conv2D(8, 3, 2),
+        tf.keras.layers.Flatten(), tf.keras.layers.Dense(16, name="last")])"""
+    names = run_notebook(
+        few_emoji,
+        tmp_path,
+        monkeypatch,
+        ('profs.build_embedder("inception_v1", embedding_dim=512)', own),
+        ("head_multiplier=10.0", 'head_multiplier=10.0, head_layer="last"'),
+    )
+    assert int(names["model"].proximal.projection_index) == 0
+    assert "proximal_penalty" in names["model"].history.history
+
+
+@pytest.mark.parametrize("document", ["README.md", "BUILD.md"])
+def test_links_lead_somewhere(document):
+    links = re.findall(r"\]\(([^)#]+)\)", (ROOT / document).read_text("utf-8"))
+    for link in links:
+        assert link.startswith("http") or (ROOT / link).exists(), link
+
+
+@pytest.mark.parametrize("document", ["README.md", "BUILD.md"])
+def test_tools_that_are_named_exist(document):
+    for path in re.findall(r"\b((?:tools|experiments)/[\w/.]+\w)", (ROOT / document).read_text("utf-8")):
+        assert (ROOT / path).exists(), path
+
+
+def commands():
+    for block in re.findall(r"```bash\n(.*?)```", TEXT, re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:2] == ["python", "-m"]:
+                yield words[2], words[3:]
+
+
+def test_there_are_commands_to_check():
+    assert len(list(commands())) >= 5
+
+
+@pytest.mark.parametrize(("module", "arguments"), list(commands()))
+def test_commands_have_valid_flags(module, arguments, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    values = flags.FlagValues()
+    {"profs_tf.train": train, "profs_tf.evaluate": evaluate, "profs_tf.export": export}[module].define_flags(
+        values
+    )
+    assert values(["command", *arguments]) == ["command"]
