@@ -28,9 +28,8 @@ def command_line(name, *arguments):
 
 
 def run_command(name, *arguments, expected=0, **options):
-    done = subprocess.run(
-        command_line(name, *arguments), capture_output=True, text=True, timeout=300, **options
-    )
+    options = {"timeout": 300, **options}
+    done = subprocess.run(command_line(name, *arguments), capture_output=True, text=True, **options)
     assert done.returncode == expected, done.stdout + done.stderr
     return done
 
