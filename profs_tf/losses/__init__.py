@@ -1,7 +1,7 @@
 """The losses: each over one batch of embeddings, for ordinary batches and, with a query mask, for PROFS."""
 
 from profs_tf.losses.angular import AngularLoss
-from profs_tf.losses.base import REQUIRED, MetricLoss, Option
+from profs_tf.losses.base import MetricLoss, Option
 from profs_tf.losses.contrastive import ContrastiveLoss
 from profs_tf.losses.lifted_structure import LiftedStructureLoss
 from profs_tf.losses.margin import MarginLoss
@@ -13,7 +13,6 @@ from profs_tf.losses.soft_triple import SoftTripleLoss
 from profs_tf.losses.triplet import TripletLoss
 
 __all__ = [
-    "REQUIRED",
     "AngularLoss",
     "ContrastiveLoss",
     "LiftedStructureLoss",

@@ -11,9 +11,6 @@ import tensorflow as tf
 
 from profs_tf.losses.inputs import Batch, Check, read_batch
 
-REQUIRED = inspect.Parameter.empty
-"""The default of an option that has none and must be given."""
-
 
 class Option(NamedTuple):
     """One option of a loss, as its constructor declares it."""
@@ -21,7 +18,7 @@ class Option(NamedTuple):
     type: type
     """bool, int, float or str; of an ``Optional[int]``, int."""
     default: Any
-    """The default, None included; REQUIRED where there is none."""
+    """None: there is no default value, see the loss's docstring."""
 
 
 class MetricLoss(tf.keras.losses.Loss, tf.Module):

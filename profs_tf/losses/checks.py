@@ -1,6 +1,7 @@
 """Range checks of the losses' options, all with one wording: `argument` rule, got value."""
 
 import math
+import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,12 +27,10 @@ def check_finite_above(argument: str, value: float, bound: float) -> float:
     return float(value)
 
 
-def check_count(argument: str, value: Any, cure: str = "", minimum: int = 1) -> int:
+def check_count(argument: str, value: Any, cure: str, minimum: int = 1) -> int:
     """Returns ``value`` as an int; raises ValueError unless it is a whole number ``>= minimum``."""
-    if value is None or value != int(value) or value < minimum:
-        raise ValueError(
-            f"`{argument}` must be a whole number >= {minimum}, got {value}.{cure and ' ' + cure}"
-        )
+    if not isinstance(value, numbers.Integral) or value < minimum:
+        raise ValueError(f"`{argument}` must be a whole number >= {minimum}, got {value}. {cure}")
     return int(value)
 
 

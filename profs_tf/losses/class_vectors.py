@@ -7,6 +7,9 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+NUM_CLASSES_CURE = "Pass the number of training classes."
+EMBEDDING_DIM_CURE = "Pass the number of dimensions of the embeddings."
+
 
 def unit_vectors(name: str, shape: Sequence[int], seed: int) -> tf.Variable:
     """Returns a trainable float32 variable of directions drawn evenly from the sphere.

@@ -63,9 +63,7 @@ class MarginLoss(MetricLoss):
         self.mining = check_one_of("mining", mining, ("hard", "distance_weighted"))
         self.boundary_per_class = boundary_per_class
         if boundary_per_class:
-            check_count(
-                "num_classes", num_classes, "`boundary_per_class` needs the number of training classes."
-            )
+            check_count("num_classes", num_classes, "Pass the number of training classes.")
         self.num_classes = num_classes
         self.learning_rate = check_finite_above("learning_rate", learning_rate, 0.0)
         self.seed = seed

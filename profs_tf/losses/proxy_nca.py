@@ -7,7 +7,12 @@ import tensorflow as tf
 from profs_tf.losses.base import MetricLoss
 from profs_tf.losses.checks import check_count, check_finite_above
 from profs_tf.losses.class_labels import class_index_checks, class_indices
-from profs_tf.losses.class_vectors import check_embedding_dim, unit_vectors
+from profs_tf.losses.class_vectors import (
+    EMBEDDING_DIM_CURE,
+    NUM_CLASSES_CURE,
+    check_embedding_dim,
+    unit_vectors,
+)
 from profs_tf.losses.distances import mean_of
 from profs_tf.losses.inputs import Batch, Check
 from profs_tf.losses.log_sum_exp import masked_log_sum_exp
@@ -30,8 +35,8 @@ class ProxyNCALoss(MetricLoss):
     O(B C D).
 
     Args:
-        num_classes: C >= 2, number of training classes. Labels must be 0 ... num_classes - 1.
-        embedding_dim: D >= 1.
+        num_classes: C >= 2, number of training classes; must be given. Labels must be 0 ... num_classes - 1.
+        embedding_dim: D >= 1; must be given.
         scale: > 0; length of the embeddings and proxies.
         positive_in_denominator: sum over all classes in the denominator, the image's own included.
         learning_rate: > 0; learning rate of the proxies in ProfsModel.
@@ -44,8 +49,8 @@ class ProxyNCALoss(MetricLoss):
 
     def __init__(
         self,
-        num_classes: int,
-        embedding_dim: int,
+        num_classes: Optional[int] = None,
+        embedding_dim: Optional[int] = None,
         scale: float = 3.0,
         positive_in_denominator: bool = False,
         learning_rate: float = 1e-2,
@@ -53,8 +58,8 @@ class ProxyNCALoss(MetricLoss):
         name: Optional[str] = None,
     ):
         super().__init__(name)
-        self.num_classes = check_count("num_classes", num_classes, minimum=2)
-        self.embedding_dim = check_count("embedding_dim", embedding_dim)
+        self.num_classes = check_count("num_classes", num_classes, NUM_CLASSES_CURE, minimum=2)
+        self.embedding_dim = check_count("embedding_dim", embedding_dim, EMBEDDING_DIM_CURE)
         self.scale = check_finite_above("scale", scale, 0.0)
         self.positive_in_denominator = positive_in_denominator
         self.learning_rate = check_finite_above("learning_rate", learning_rate, 0.0)

@@ -40,9 +40,6 @@ def _loss_class(name: str) -> type[MetricLoss]:
 def options(name: str) -> dict[str, Option]:
     """Returns the options of a loss: name -> (type, default), in the order of its constructor.
 
-    An option that must be given has the default ``losses.REQUIRED``; one whose default is None may be left
-    out.
-
     Raises:
         ValueError: unknown ``name``.
     """
@@ -57,7 +54,7 @@ def get(name: str, **options: Any) -> MetricLoss:
         **options: its options, see ``options(name)``.
 
     Raises:
-        ValueError: unknown ``name`` or option, an option out of range, or a missing one.
+        ValueError: unknown ``name`` or option, or an option out of range.
     """
     loss_class = _loss_class(name)
     valid = loss_class.options()

@@ -7,7 +7,12 @@ import tensorflow as tf
 from profs_tf.losses.base import MetricLoss
 from profs_tf.losses.checks import check_count, check_finite_above, check_finite_at_least
 from profs_tf.losses.class_labels import class_index_checks, class_indices
-from profs_tf.losses.class_vectors import check_embedding_dim, unit_vectors
+from profs_tf.losses.class_vectors import (
+    EMBEDDING_DIM_CURE,
+    NUM_CLASSES_CURE,
+    check_embedding_dim,
+    unit_vectors,
+)
 from profs_tf.losses.distances import mean_of, safe_sqrt
 from profs_tf.losses.inputs import Batch, Check
 
@@ -30,8 +35,8 @@ class SoftTripleLoss(MetricLoss):
     C K D + C K^2).
 
     Args:
-        num_classes: C >= 1, number of training classes. Labels must be 0 ... num_classes - 1.
-        embedding_dim: D >= 1.
+        num_classes: C >= 1, number of training classes; must be given. Labels must be 0 ... num_classes - 1.
+        embedding_dim: D >= 1; must be given.
         centers_per_class: K >= 1.
         scale: > 0; of the similarities in the cross entropy (the paper's lambda).
         gamma: > 0; smoothness of the choice among a class's centres.
@@ -47,8 +52,8 @@ class SoftTripleLoss(MetricLoss):
 
     def __init__(
         self,
-        num_classes: int,
-        embedding_dim: int,
+        num_classes: Optional[int] = None,
+        embedding_dim: Optional[int] = None,
         centers_per_class: int = 10,
         scale: float = 20.0,
         gamma: float = 0.1,
@@ -59,9 +64,9 @@ class SoftTripleLoss(MetricLoss):
         name: Optional[str] = None,
     ):
         super().__init__(name)
-        self.num_classes = check_count("num_classes", num_classes)
-        self.embedding_dim = check_count("embedding_dim", embedding_dim)
-        self.centers_per_class = check_count("centers_per_class", centers_per_class)
+        self.num_classes = check_count("num_classes", num_classes, NUM_CLASSES_CURE)
+        self.embedding_dim = check_count("embedding_dim", embedding_dim, EMBEDDING_DIM_CURE)
+        self.centers_per_class = check_count("centers_per_class", centers_per_class, "1 is a single centre.")
         self.scale = check_finite_above("scale", scale, 0.0)
         self.gamma = check_finite_above("gamma", gamma, 0.0)
         self.tau = check_finite_at_least("tau", tau, 0.0)

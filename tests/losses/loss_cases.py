@@ -126,3 +126,15 @@ def value_and_gradients(loss, y, embeddings, mask=None):
     gradients = tape.gradient(value, [embeddings, *loss.trainable_variables])
     assert all(gradient is not None for gradient in gradients)
     return value, [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+
+def identity_model(policy="float32"):
+    """Embeds by one linear layer, the identity at first."""
+    inputs = tf.keras.Input([DIMENSIONS])
+    layer = tf.keras.layers.Dense(
+        DIMENSIONS,
+        use_bias=False,
+        kernel_initializer="identity",
+        dtype=tf.keras.mixed_precision.Policy(policy),
+    )
+    return tf.keras.Model(inputs, layer(inputs))

@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from profs_tf.losses.log_sum_exp import log_add_exp, masked_log_sum_exp, paired_log_sum_exp
+
+
+def value_and_gradient(function, x):
+    x = tf.constant(x)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        value = function(x)
+    return value.numpy(), tape.gradient(value, x).numpy()
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_masked_log_sum_exp(scale):
+    rng = np.random.default_rng(0)
+    x = scale * rng.normal(size=[5, 9])
+    mask = rng.integers(0, 2, [5, 9]).astype(bool)
+    mask[2] = False
+    value, gradient = value_and_gradient(lambda x: masked_log_sum_exp(x, mask), x)
+    for row in (0, 1, 3, 4):
+        kept = x[row][mask[row]]
+        share = np.exp(kept - kept.max())
+        np.testing.assert_allclose(value[row], kept.max() + np.log(share.sum()), rtol=1e-12)
+        np.testing.assert_allclose(gradient[row][mask[row]], share / share.sum(), rtol=1e-9, atol=1e-300)
+    assert value[2] < -9e29
+    np.testing.assert_array_equal(gradient[~mask], 0.0)
+
+
+def test_log_add_exp():
+    a, b = [1.0, -1e30, -1e30, 1e4, 3.0], [1.0, 2.0, -1e30, -1e4, 4.0]
+    value, gradient = value_and_gradient(lambda x: log_add_exp(x, tf.constant(b, tf.float64)), np.array(a))
+    np.testing.assert_allclose(value, np.logaddexp(a, b))
+    np.testing.assert_allclose(gradient, [0.5, 0.0, 0.5, 1.0, 1 / (1 + np.e)])
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+@pytest.mark.parametrize("kind", ["one each", "many", "none"])
+def test_paired_log_sum_exp(scale, kind):
+    """Against the [B, B, K] object itself; logits of 1e4 leave nothing of a product of exponentials."""
+    rng = np.random.default_rng(0)
+    size = 10
+    logits = scale * rng.normal(size=[size, 7])
+    classes = {"one each": np.arange(size) // 2, "many": np.arange(size) % 3, "none": np.arange(size)}[kind]
+    pairs = (classes[:, None] == classes) & ~np.eye(size, dtype=bool)
+    mask = rng.integers(0, 2, [size, 7]).astype(bool)[classes]  # rows of a class have the same
+    mask[classes == 1] = False
+    upstream = rng.normal(size=[size, size])
+
+    def naive(logits):
+        sums = logits[:, tf.newaxis, :] + logits[tf.newaxis, :, :]
+        masks = tf.broadcast_to(mask[:, np.newaxis, :], sums.shape)
+        counted = pairs & mask.any(axis=1, keepdims=True)
+        return tf.where(counted, masked_log_sum_exp(sums, masks), 0.0)
+
+    results = []
+    for function in (naive, lambda x: paired_log_sum_exp(x, tf.constant(mask), tf.constant(pairs))):
+        results.append(
+            (
+                function(tf.constant(logits)),
+                value_and_gradient(
+                    lambda x, function=function: tf.reduce_sum(upstream * function(x)), logits
+                )[1],
+            )
+        )
+    np.testing.assert_allclose(results[1][0], results[0][0], rtol=1e-12)
+    np.testing.assert_allclose(results[1][1], results[0][1], rtol=1e-9, atol=1e-12)

@@ -1,0 +1,126 @@
+import inspect
+
+import pytest
+
+from profs_tf import losses
+
+NAMES = [
+    "contrastive",
+    "triplet",
+    "margin",
+    "lifted_structure",
+    "n_pair",
+    "angular",
+    "multi_similarity",
+    "soft_triple",
+    "proxy_nca",
+]
+# The columns of the losses' table: unit embeddings, and the defaults.
+TABLE = {
+    "contrastive": (True, {"margin": 1.0, "mining": "hard"}),
+    "triplet": (True, {"margin": 0.2, "mining": "hard"}),
+    "margin": (True, {"boundary": 1.2, "margin": 0.2, "mining": "hard", "learning_rate": 5e-4}),
+    "lifted_structure": (False, {"margin": 1.0}),
+    "n_pair": (False, {"l2_weight": 0.25 * 0.002}),
+    "angular": (False, {"angle": 45.0, "n_pair_weight": 0.0}),
+    "multi_similarity": (True, {"alpha": 2.0, "beta": 50.0, "base": 0.5, "eps": 0.1}),
+    "soft_triple": (
+        True,
+        {
+            "centers_per_class": 10,
+            "scale": 20.0,
+            "gamma": 0.1,
+            "tau": 0.2,
+            "margin": 0.01,
+            "learning_rate": 1e-2,
+        },
+    ),
+    "proxy_nca": (True, {"scale": 3.0, "positive_in_denominator": False, "learning_rate": 1e-2}),
+}
+
+
+def required(name):
+    return {option: 5 for option in ("num_classes", "embedding_dim") if name in ("soft_triple", "proxy_nca")}
+
+
+def test_names():
+    assert losses.names() == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_table(name):
+    normalized, defaults = TABLE[name]
+    loss = losses.get(name, **required(name))
+    assert loss.normalized_embeddings is normalized
+    options = losses.options(name)
+    assert {option: options[option].default for option in defaults} == defaults
+    config = loss.get_config()
+    assert {option: config[option] for option in defaults} == defaults
+    assert loss.name == name + "_loss" == config["name"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_options_are_the_constructor_s(name):
+    options = losses.options(name)
+    loss_class = type(losses.get(name, **required(name)))
+    parameters = inspect.signature(loss_class).parameters
+    assert [*options, "name"] == list(parameters)
+    for option, (kind, default) in options.items():
+        assert kind in (bool, int, float, str)
+        assert default is None or type(default) is kind
+        assert default == parameters[option].default
+
+
+def test_get_passes_the_options_on():
+    loss = losses.get("margin", boundary=1.0, mining="distance_weighted", seed=4)
+    assert isinstance(loss, losses.MarginLoss)
+    assert (loss.initial_boundary, loss.mining, loss.seed) == (1.0, "distance_weighted", 4)
+
+
+def test_unknown_names_list_the_valid_ones():
+    valid = ", ".join(NAMES)
+    for call in (losses.get, losses.options):
+        with pytest.raises(ValueError, match=f"`name` must be one of {valid}, got contrastiv."):
+            call("contrastiv")
+    with pytest.raises(ValueError, match="`mining` is not an option of loss n_pair. It has: l2_weight."):
+        losses.get("n_pair", mining="hard")
+    with pytest.raises(ValueError, match="`mining` must be one of hard, semi_hard, got semihard."):
+        losses.get("triplet", mining="semihard")
+    with pytest.raises(ValueError, match="`num_classes` must be .* got None. Pass the number of training"):
+        losses.get("proxy_nca", embedding_dim=4)
+    with pytest.raises(ValueError, match="`embedding_dim` must be .* got None. Pass the number of dim"):
+        losses.get("soft_triple", num_classes=4)
+
+
+OUT_OF_RANGE = [
+    ("contrastive", "margin", 0.0, "> 0"),
+    ("contrastive", "margin", float("nan"), "> 0"),
+    ("triplet", "margin", -0.1, ">= 0"),
+    ("margin", "boundary", 0.0, "> 0"),
+    ("margin", "margin", -1.0, ">= 0"),
+    ("margin", "learning_rate", 0.0, "> 0"),
+    ("lifted_structure", "margin", float("inf"), ">= 0"),
+    ("n_pair", "l2_weight", -1.0, ">= 0"),
+    ("angular", "n_pair_weight", -1.0, ">= 0"),
+    ("angular", "l2_weight", -1.0, ">= 0"),
+    ("multi_similarity", "alpha", 0.0, "> 0"),
+    ("multi_similarity", "beta", -1.0, "> 0"),
+    ("multi_similarity", "base", float("nan"), "finite"),
+    ("multi_similarity", "eps", -0.1, ">= 0"),
+    ("soft_triple", "centers_per_class", 0, ">= 1"),
+    ("soft_triple", "scale", 0.0, "> 0"),
+    ("soft_triple", "gamma", 0.0, "> 0"),
+    ("soft_triple", "tau", -0.1, ">= 0"),
+    ("soft_triple", "margin", -0.1, ">= 0"),
+    ("soft_triple", "learning_rate", -0.1, "> 0"),
+    ("soft_triple", "num_classes", 0, ">= 1"),
+    ("proxy_nca", "embedding_dim", 1.5, ">= 1"),
+    ("proxy_nca", "scale", 0.0, "> 0"),
+    ("proxy_nca", "learning_rate", float("inf"), "> 0"),
+]
+
+
+@pytest.mark.parametrize(("name", "option", "value", "rule"), OUT_OF_RANGE)
+def test_option_out_of_range(name, option, value, rule):
+    with pytest.raises(ValueError, match=rf"`{option}` must be .*{rule}.*, got {value}\."):
+        losses.get(name, **{**required(name), option: value})

@@ -1,0 +1,161 @@
+"""What a loss owns, boundary, centres and proxies: trained, saved and restored."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from loss_cases import DIMENSIONS, NUM_CLASSES, identity_model, unit_rows
+
+from profs_tf import losses
+
+SIZE = 20
+LABELS = np.tile(np.arange(NUM_CLASSES // 2), 5)
+IMAGES = unit_rows(np.random.default_rng(0), SIZE)
+QUERIES = np.tile([1.0, 0.0], SIZE // 2)
+# Near one another: some hinges of the margin loss are active, and not in balance.
+CROWDED = 0.3 * IMAGES + 0.5
+OWNING = {
+    "margin": lambda: losses.MarginLoss(),
+    "margin_per_class": lambda: losses.MarginLoss(boundary_per_class=True, num_classes=NUM_CLASSES),
+    "soft_triple": lambda: losses.SoftTripleLoss(NUM_CLASSES, DIMENSIONS),
+    "proxy_nca": lambda: losses.ProxyNCALoss(NUM_CLASSES, DIMENSIONS),
+}
+
+every_owning_loss = pytest.mark.parametrize("name", list(OWNING))
+
+
+@every_owning_loss
+def test_custom_step_trains_what_the_loss_owns(name):
+    loss = OWNING[name]()
+    (variable,) = loss.trainable_variables
+    before = variable.numpy()
+    optimizer = tf.keras.optimizers.Adam(loss.variable_learning_rate)
+    for _ in range(3):
+        with tf.GradientTape() as tape:
+            value = loss(LABELS, CROWDED, QUERIES)
+        gradients = tape.gradient(value, loss.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, loss.trainable_variables))
+    changed = variable.numpy() != before
+    if name == "margin_per_class":
+        np.testing.assert_array_equal(changed, np.isin(np.arange(NUM_CLASSES), LABELS[QUERIES > 0]))
+    assert np.any(changed)
+    assert loss(LABELS, CROWDED, QUERIES) < value
+
+
+def subclassed_model():
+    class Identity(tf.keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.layer = tf.keras.layers.Dense(DIMENSIONS, use_bias=False, kernel_initializer="identity")
+
+        def call(self, inputs):
+            return self.layer(inputs)
+
+    return Identity()
+
+
+@every_owning_loss
+@pytest.mark.parametrize("build_model", [identity_model, subclassed_model])
+def test_keras_trains_what_the_loss_owns(name, build_model):
+    loss, model = OWNING[name](), build_model()
+    model.compile(tf.keras.optimizers.Adam(0.01), loss=loss)
+    (variable,) = loss.trainable_variables
+    before = variable.numpy()
+    model.fit(CROWDED, LABELS, sample_weight=QUERIES, verbose=0)
+    assert np.any(variable.numpy() != before)
+    assert any(variable is other for other in model.trainable_variables)
+
+
+def test_sequential_does_not_train_what_the_loss_owns():
+    """As the documentation warns, with the cure that it names."""
+    loss = OWNING["proxy_nca"]()
+    before = loss.proxies.numpy()
+    sequential = tf.keras.Sequential([tf.keras.Input([DIMENSIONS]), tf.keras.layers.Dense(DIMENSIONS)])
+    for model, is_trained in (
+        (sequential, False),
+        (tf.keras.Model(sequential.inputs, sequential.outputs), True),
+    ):
+        model.compile(tf.keras.optimizers.Adam(0.01), loss=loss)
+        model.fit(IMAGES, LABELS, verbose=0)
+        assert np.any(loss.proxies.numpy() != before) == is_trained
+
+
+@every_owning_loss
+@pytest.mark.parametrize("file_format", ["checkpoint", "weights", "weights.h5", "keras"])
+def test_what_the_loss_owns_is_saved_and_restored(name, file_format, tmp_path):
+    loss, model = OWNING[name](), identity_model()
+    model.compile(tf.keras.optimizers.Adam(0.01), loss=loss, run_eagerly=True)
+    model.fit(CROWDED, LABELS, sample_weight=QUERIES, verbose=0)
+    trained = loss.trainable_variables[0].numpy()
+    fresh_loss, fresh = OWNING[name](), identity_model()
+    fresh.compile(tf.keras.optimizers.Adam(0.01), loss=fresh_loss, run_eagerly=True)
+    assert np.any(fresh_loss.trainable_variables[0].numpy() != trained)
+    path = str(tmp_path / "model")
+    if file_format == "checkpoint":
+        path = tf.train.Checkpoint(model=model).save(path)
+        tf.train.Checkpoint(model=fresh).restore(path).assert_existing_objects_matched()
+    elif file_format == "keras":
+        model.save(path + ".keras")
+        fresh = tf.keras.models.load_model(path + ".keras")
+        fresh_loss = fresh.loss
+    else:
+        path += ".weights.h5" if file_format == "weights.h5" else ""
+        model.save_weights(path)
+        fresh.load_weights(path)
+    np.testing.assert_array_equal(fresh_loss.trainable_variables[0], trained)
+    assert fresh_loss.get_config() == loss.get_config()
+
+
+@every_owning_loss
+def test_two_losses_of_one_seed_are_equal(name):
+    (first,), (second,) = OWNING[name]().trainable_variables, OWNING[name]().trainable_variables
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("build", [losses.SoftTripleLoss, losses.ProxyNCALoss])
+def test_seed_draws_unit_vectors(build):
+    (one,) = build(50, 64, seed=1).trainable_variables
+    (two,) = build(50, 64, seed=2).trainable_variables
+    assert np.all(one.numpy() != two.numpy())
+    np.testing.assert_allclose(np.linalg.norm(one, axis=-1), 1.0, rtol=1e-5)
+    assert abs(np.mean(one)) < 4 / np.sqrt(tf.size(one)) / np.sqrt(64)
+
+
+@pytest.mark.parametrize(("name", "rate"), [("margin", 5e-4), ("soft_triple", 1e-2), ("proxy_nca", 1e-2)])
+def test_learning_rate_of_what_the_loss_owns(name, rate):
+    assert OWNING[name]().variable_learning_rate == rate
+    assert losses.options(name)["learning_rate"] == (float, rate)
+    assert losses.MarginLoss(learning_rate=0.1).variable_learning_rate == 0.1
+    assert losses.TripletLoss().variable_learning_rate is None
+    assert losses.TripletLoss().trainable_variables == ()
+
+
+def test_names_of_the_variables():
+    names = {
+        name: [variable.name for variable in build().trainable_variables] for name, build in OWNING.items()
+    }
+    assert names == {
+        "margin": ["boundary:0"],
+        "margin_per_class": ["boundary:0"],
+        "soft_triple": ["centers:0"],
+        "proxy_nca": ["proxies:0"],
+    }
+
+
+def test_file_without_the_variable_is_refused():
+    with pytest.raises(ValueError, match="The file holds no `boundary` of the loss margin_loss"):
+        losses.MarginLoss().load_own_variables({})
+
+
+@pytest.mark.parametrize("build", [losses.SoftTripleLoss, losses.ProxyNCALoss])
+@pytest.mark.parametrize("bad", [3, -1, 0.5])
+def test_label_without_a_vector_is_refused(build, bad):
+    loss, E = build(3, DIMENSIONS), IMAGES[:2]
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"whole numbers 0 \.\.\. 2 .* `num_classes` is 3"
+    ):
+        loss([0, bad], E)
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"whole numbers 0 \.\.\. 2 .* `num_classes` is 3"
+    ):
+        tf.function(loss, autograph=False)([0, bad], E)
+    assert np.isnan(tf.function(loss, autograph=False, jit_compile=True)([0, bad], E))
