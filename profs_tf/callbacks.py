@@ -101,8 +101,8 @@ class NonFiniteLossError(ArithmeticError):
 class RecallCallback(tf.keras.callbacks.Callback):
     """Embeds a test split at the end of epochs, reports Recall@K and keeps the best epoch's weights.
 
-    Adds to the epoch's logs: `recall@K` for each K, `mean_pairwise_distance`, `evaluation_seconds`, and with
-    clustering `nmi` and `f1`. All are fractions; the best epoch is that of the highest recall at the smallest
+    Adds to the epoch's logs: `recall@K` for each K, `mrr`, `mean_pairwise_distance`, `evaluation_seconds`, and
+    with clustering `nmi`, `f1` and `ami`. All are fractions; the best epoch is that of the highest recall at the smallest
     K, the earliest of equals.
 
     Attributes:
@@ -218,6 +218,8 @@ class RecallCallback(tf.keras.callbacks.Callback):
             clustering=self.clustering == "every_epoch",
             seed=self.seed,
         )
+        # The same at every epoch: no figure for a log.
+        del metrics["left_out"]
         metrics["evaluation_seconds"] = time.monotonic() - begin
         if self.verbose:
             shown = "  ".join(

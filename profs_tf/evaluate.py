@@ -1,55 +1,143 @@
 """The evaluate command: `python -m profs_tf.evaluate --embedder=runs/emoji/embedder --dataset=emoji`."""
 
+import csv
+import io
 import json
 from pathlib import Path
 
+import numpy as np
 from absl import flags
 
 from profs_tf import datasets
 from profs_tf.command_line import run
 from profs_tf.config import Config, whole_numbers
 from profs_tf.config_flags import define_one
-from profs_tf.evaluation import evaluate, format_report
+from profs_tf.evaluation import evaluate_in_full, format_report
 from profs_tf.run_folder import write_atomically
 from profs_tf.serving import embed_with_saved
 
-USAGE = """evaluate: report Recall@K, NMI and F1 of an exported embedder on a data set.
+USAGE = """evaluate: report Recall@K, NMI and F1 of an exported embedder on a data set, or of embeddings.
 
   python -m profs_tf.evaluate --embedder=runs/emoji/embedder --dataset=emoji
   python -m profs_tf.evaluate --embedder=runs/cub/embedder --dataset=cub200 --data_dir=/data/CUB_200_2011
   python -m profs_tf.evaluate --embedder=runs/emoji/embedder --split=train --ks=1,10 --noclustering
+  python -m profs_tf.evaluate --embeddings=e.npy --labels=l.npy --map_at_r --intervals --class_csv=classes.csv
+  python -m profs_tf.evaluate --embeddings=q.npy --labels=q.txt \\
+      --gallery_embeddings=g.npy --gallery_labels=g.txt
 
-Images go through the embedder's own preprocessing, by the signatures of its SavedModel. Each image of the
-split is searched for among all others of the split; images whose class has no other image are left out."""
+With --embedder, images go through the embedder's own preprocessing, by the signatures of its SavedModel.
+Each image is searched for among all others, left out itself by its index; images whose class has no other
+image are left out and counted; of equal distances, wrong images rank first. Embeddings are .npy files,
+float [N, D]; labels are .npy files of integers or strings, or text files with one label a line."""
 
-SPLITS = ("test", "train")
+SPLITS = ("train", "test")
 
 
 def define_flags(values: flags.FlagValues) -> None:
     """Defines the flags of this command."""
-    define_one(values, "embedder", str, "", "Folder of the SavedModel that train or export wrote.")
-    define_one(values, "dataset", str, Config.dataset, "Data set, as for the train command.")
-    define_one(values, "data_dir", str, None, "Folder that holds the data set as its archive unpacks.")
-    define_one(values, "split", str, "test", "Unseen classes or those trained on.", choices=SPLITS)
-    define_one(values, "ks", tuple, (1, 2, 4, 8), "The K of Recall@K.")
-    define_one(values, "clustering", bool, True, "Whether to compute NMI and F1, by k-means.")
-    define_one(values, "seed", int, 0, "Seed of k-means.")
-    define_one(values, "batch_size", int, 128, "Images embedded at once.")
-    define_one(values, "output_json", str, None, "File to write the figures to, as fractions.")
+    for name, kind, default, text, choices in (
+        ("embedder", str, None, "Folder of the SavedModel that train or export wrote.", ()),
+        ("dataset", str, Config.dataset, "Data set, as for the train command.", ()),
+        ("data_dir", str, None, "Folder that holds the data set as its archive unpacks.", ()),
+        ("split", str, "test", "Unseen classes or those trained on.", SPLITS),
+        ("batch_size", int, 128, "Images embedded at once.", ()),
+        ("save_embeddings", str, None, "File to write the embeddings to, as .npy.", ()),
+        ("embeddings", str, None, "File with embeddings, in place of --embedder.", ()),
+        ("labels", str, None, "File with the labels of --embeddings.", ()),
+        ("gallery_embeddings", str, None, "File with embeddings to search in; default --embeddings.", ()),
+        ("gallery_labels", str, None, "File with the labels of --gallery_embeddings.", ()),
+        ("ks", tuple, (1, 2, 4, 8), "The K of Recall@K.", ()),
+        ("distance", str, "euclidean", "By which images are near.", ("euclidean", "cosine")),
+        ("map_at_r", bool, False, "Whether to report MAP@R and R-precision as well.", ()),
+        ("intervals", bool, False, "Whether to report 95 % intervals of Recall@K, over classes.", ()),
+        ("clustering", bool, True, "Whether to compute NMI, F1 and AMI, by k-means.", ()),
+        ("seed", int, 0, "Seed of k-means and of the intervals.", ()),
+        ("output_json", str, None, "File to write the figures to, as fractions.", ()),
+        ("class_csv", str, None, "File to write each class's Recall@K to.", ()),
+    ):
+        define_one(values, name, kind, default, text, choices)
 
 
 def main(values: flags.FlagValues) -> None:
     """Evaluates by the flags."""
-    if not values.embedder:
-        raise ValueError("`embedder` must name the folder of a SavedModel. Pass --embedder=FOLDER.")
     ks = whole_numbers("ks", values.ks)
-    split = datasets.load(values.dataset, data_dir=values.data_dir)[SPLITS[::-1].index(values.split)]
-    embeddings = embed_with_saved(values.embedder, split, values.batch_size, progress=True)
-    report = evaluate(embeddings, split.labels, ks=ks, clustering=values.clustering, seed=values.seed)
-    print(f"{len(split):,} images of {split.num_classes:,} classes, in percent:")
-    print(format_report({f"{values.dataset} {values.split}": report}))
+    embeddings, labels, name = _embed(values) if values.embedder else _read(values)
+    report, found = evaluate_in_full(
+        embeddings,
+        labels,
+        ks=ks,
+        gallery_embeddings=_array(values, "gallery_embeddings"),
+        gallery_labels=_labels(values, "gallery_labels"),
+        distance=values.distance,
+        map_at_r=values.map_at_r,
+        intervals=values.intervals,
+        clustering=values.clustering,
+        seed=values.seed,
+        progress=True,
+    )
+    print(
+        f"{len(labels):,} images of {len(np.unique(labels)):,} classes, {report['left_out']:,} left out; "
+        "in percent:"
+    )
+    print(format_report({name: report}))
     if values.output_json:
         write_atomically(Path(values.output_json), json.dumps(report, indent=2) + "\n")
+    if values.class_csv:
+        write_atomically(Path(values.class_csv), _class_table(found, ks))
+
+
+def _embed(values: flags.FlagValues) -> tuple:
+    """Returns embeddings, class names as labels, and what they are of."""
+    for name in ("embeddings", "labels", "gallery_embeddings", "gallery_labels"):
+        if values[name].value:
+            raise ValueError(f"`{name}` must be left out with `embedder`, got {values[name].value}.")
+    split = datasets.load(values.dataset, data_dir=values.data_dir)[SPLITS.index(values.split)]
+    embeddings = embed_with_saved(values.embedder, split, values.batch_size, progress=True)
+    if values.save_embeddings:
+        np.save(values.save_embeddings, embeddings)
+    return embeddings, np.asarray(split.class_names)[split.labels], f"{values.dataset} {values.split}"
+
+
+def _read(values: flags.FlagValues) -> tuple:
+    """Returns embeddings, labels, and the embeddings' file name."""
+    if not values.embeddings or not values.labels:
+        raise ValueError(
+            "`embedder` must name the folder of a SavedModel, or `embeddings` and `labels` files. "
+            "Pass --embedder=FOLDER, or --embeddings=FILE.npy --labels=FILE."
+        )
+    return _array(values, "embeddings"), _labels(values, "labels"), Path(values.embeddings).name
+
+
+def _array(values: flags.FlagValues, flag: str):
+    path = values[flag].value
+    if path is None:
+        return None
+    try:
+        return np.load(path, allow_pickle=False)
+    except ValueError as error:
+        raise ValueError(f"`{flag}` must be a .npy file of numbers, got {path}: {error}") from error
+
+
+def _labels(values: flags.FlagValues, flag: str):
+    path = values[flag].value
+    if path is None or path.endswith(".npy"):
+        return _array(values, flag)
+    return np.asarray(Path(path).read_text("utf-8-sig").splitlines())
+
+
+def _class_table(found, ks: tuple) -> str:
+    """Returns each class's images that were searched for and their Recall@K as CSV, the worst class first."""
+    recalls = {k: found.class_recall_at(k) for k in ks}
+    labels, counts = np.unique(found.labels[found.counted], return_counts=True)
+    rows = [
+        (label, count, *(recalls[k][label] for k in ks))
+        for label, count in zip(labels.tolist(), counts.tolist())
+    ]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["class", "images", *(f"recall@{k}" for k in ks)])
+    writer.writerows(sorted(rows, key=lambda row: row[2:]))
+    return text.getvalue()
 
 
 if __name__ == "__main__":

@@ -12,11 +12,14 @@ from absl import logging
 from profs_tf.images import Preprocessing
 from profs_tf.metrics import clustering as clustering_metrics
 from profs_tf.metrics import retrieval
+from profs_tf.metrics.inputs import check_ks
 from profs_tf.pipeline import evaluation_pipeline
 
 CLUSTERING = ("never", "best", "every_epoch")
 _SPREAD_SAMPLE = 1000
 _COLLAPSED = 1e-3
+# Figures of a report that are no fractions, by the end of their name.
+_NOT_PERCENT = ("mean_pairwise_distance", "left_out", "epoch", "seconds")
 
 
 def embed(
@@ -40,39 +43,88 @@ def embed(
     return np.asarray(embedder.predict(dataset, verbose=1 if progress else 0), np.float32)
 
 
-def evaluate(
+def evaluate(embeddings, labels, **options) -> dict:
+    """Returns the figures of the paper's tables, and more where asked for, in one call.
+
+        profs.evaluate(embeddings, labels, ks=(1, 10, 100))
+
+    Args:
+        embeddings: float [N, D], NumPy or TensorFlow.
+        labels: [N] integers or strings.
+        **options: those of `evaluate_in_full`.
+
+    Returns:
+        The report of `evaluate_in_full`.
+    """
+    return evaluate_in_full(embeddings, labels, **options)[0]
+
+
+def evaluate_in_full(
     embeddings,
     labels,
     *,
     ks=(1, 2, 4, 8),
+    gallery_embeddings=None,
+    gallery_labels=None,
+    distance: str = "euclidean",
+    map_at_r: bool = False,
+    intervals: bool = False,
     clustering: bool = True,
     seed: int = 0,
-) -> dict:
-    """Returns the figures of the paper's tables for one split searched in itself.
+    progress: bool = False,
+) -> tuple:
+    """Searches, clusters and reports; returns (report, what the search gave for each image).
 
     Args:
-        embeddings: float [N, D].
+        embeddings: float [N, D], NumPy or TensorFlow: the queries.
         labels: [N] integers or strings.
         ks: the K of Recall@K.
-        clustering: whether to run k-means for `nmi` and `f1`; it takes far longer than Recall@K.
-        seed: of k-means.
+        gallery_embeddings: float [G, D], another set to search in; None: the queries' own.
+        gallery_labels: [G], its labels.
+        distance: "euclidean" or "cosine".
+        map_at_r: whether to report MAP@R and R-precision, which take up to three times as long.
+        intervals: whether to report 95 % confidence intervals of Recall@K, by drawing classes anew.
+        clustering: whether to cluster the queries by k-means for NMI, F1 and AMI; takes far longer than
+            Recall@K.
+        seed: of k-means and of the intervals.
+        progress: whether to show progress.
 
     Returns:
-        Fractions `recall@K` for each K, `mean_pairwise_distance`, and with clustering `nmi` (arithmetic mean
-        in the denominator) and `f1` (of pairs in one cluster, against pairs in one class).
+        The report: fractions `recall@K` for each K, `mrr`, and as asked for `map@r`, `r_precision`,
+        `recall@K_low` and `recall@K_high`, `nmi` (arithmetic mean in the denominator), `f1` (of pairs in one
+        cluster, against pairs in one class), `ami`; the number `left_out` of queries whose class has no other
+        image; `mean_pairwise_distance`. And the `metrics.RetrievalResult`.
 
     Raises:
-        ValueError: as `metrics.retrieval.recall_at_k`.
+        ValueError: as `metrics.evaluate_retrieval`, or a K that is out of its range.
     """
-    embeddings = np.asarray(embeddings)
-    recalls = retrieval.recall_at_k(embeddings, labels, ks=ks)
-    report = {f"recall@{k}": float(recalls[k]) for k in ks}
+    num_candidates = len(embeddings) - 1 if gallery_embeddings is None else len(gallery_embeddings)
+    # Before the search, which may take minutes.
+    check_ks(ks, num_candidates)
+    found = retrieval.evaluate_retrieval(
+        embeddings,
+        labels,
+        gallery_embeddings=gallery_embeddings,
+        gallery_labels=gallery_labels,
+        distance=distance,
+        with_map_at_r=map_at_r,
+        progress=progress,
+    )
+    report = {f"recall@{k}": value for k, value in found.recall_at(ks).items()}
+    report["mrr"] = found.mean_reciprocal_rank
+    if map_at_r:
+        report["map@r"], report["r_precision"] = found.map_at_r, found.r_precision
+    if intervals:
+        for k in ks:
+            interval = found.recall_interval_at(k, seed=seed)
+            report[f"recall@{k}_low"], report[f"recall@{k}_high"] = interval
+    report["left_out"] = found.num_left_out
     report["mean_pairwise_distance"] = mean_pairwise_distance(embeddings)
     warn_of_collapse(embeddings, report["mean_pairwise_distance"])
     if clustering:
-        scores = clustering_metrics.cluster_scores(embeddings, labels, seed=seed)
-        report["nmi"], report["f1"] = float(scores.nmi), float(scores.f1)
-    return report
+        scores = clustering_metrics.cluster_scores(embeddings, labels, seed=seed, progress=progress)
+        report["nmi"], report["f1"], report["ami"] = scores.nmi, scores.f1, scores.ami
+    return report, found
 
 
 def mean_pairwise_distance(embeddings: np.ndarray) -> float:
@@ -80,10 +132,11 @@ def mean_pairwise_distance(embeddings: np.ndarray) -> float:
 
     Near 0 the embedding has collapsed; for unit vectors drawn at random it is near the square root of 2.
     """
+    embeddings = np.asarray(embeddings)
     count = min(len(embeddings), _SPREAD_SAMPLE)
     if count < 2:
         return 0.0
-    sample = np.asarray(embeddings)[np.linspace(0, len(embeddings) - 1, count).astype(int)].astype(np.float64)
+    sample = embeddings[np.linspace(0, len(embeddings) - 1, count).astype(int)].astype(np.float64)
     squares = np.sum(sample**2, axis=1)
     distances_sq = np.maximum(squares[:, None] + squares[None] - 2.0 * sample @ sample.T, 0.0)
     np.fill_diagonal(distances_sq, 0.0)
@@ -92,7 +145,8 @@ def mean_pairwise_distance(embeddings: np.ndarray) -> float:
 
 def warn_of_collapse(embeddings: np.ndarray, mean_distance: float) -> None:
     """Logs a warning where all embeddings are nearly equal, measured against their length."""
-    length = float(np.sqrt(np.mean(np.sum(np.square(embeddings[:_SPREAD_SAMPLE]), axis=1))))
+    sample = np.asarray(embeddings)[:_SPREAD_SAMPLE].astype(np.float64)
+    length = float(np.sqrt(np.mean(np.sum(np.square(sample), axis=1))))
     if len(embeddings) > 1 and mean_distance <= _COLLAPSED * length:
         logging.warning(
             "The embedding has collapsed: the mean distance between images is %.2g at a mean length of %.2g. "
@@ -108,12 +162,12 @@ def format_report(reports: dict) -> str:
     Args:
         reports: name of the line to what `evaluate` returned.
     """
-    shown = [name for name in _report_names(reports) if name.startswith("recall@") or name in ("nmi", "f1")]
+    shown = [name for name in _report_names(reports) if not name.endswith(_NOT_PERCENT)]
     width = max(len(line) for line in reports)
-    header = " " * width + "".join(f"{name:>11}" for name in shown)
-    lines = [header]
+    lines = [" " * width + "".join(f"{name:>{max(11, len(name) + 2)}}" for name in shown)]
     for line, report in reports.items():
-        cells = [f"{100 * report[name]:11.2f}" if name in report else f"{'':11}" for name in shown]
+        texts = {name: f"{100 * report[name]:.2f}" if name in report else "" for name in shown}
+        cells = [f"{texts[name]:>{max(11, len(name) + 2)}}" for name in shown]
         lines.append(f"{line:<{width}}" + "".join(cells))
     return "\n".join(lines)
 

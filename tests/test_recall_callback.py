@@ -85,7 +85,7 @@ def test_evaluates_every_so_many_epochs_and_the_untrained_network():
     )
     history = fit(flat_model(), [recall], 4).history
     assert len(history["recall@1"]) == 2
-    assert set(recall.untrained) == {"recall@1", "mean_pairwise_distance", "evaluation_seconds"}
+    assert set(recall.untrained) == {"recall@1", "mrr", "mean_pairwise_distance", "evaluation_seconds"}
 
 
 def test_clusters_when_asked_to():

@@ -1,8 +1,19 @@
+import csv
+import importlib
 import json
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from conftest import run_command
+
+import profs_tf
+from profs_tf import command_line
+
+# Importing the command would put it in the place of the function of the same name.
+evaluate_function = profs_tf.evaluate
+evaluate = importlib.import_module("profs_tf.evaluate")
+profs_tf.evaluate = evaluate_function
 
 
 def test_gives_the_training_runs_best_figures(whole_run, pictures, tmp_path):
@@ -22,6 +33,93 @@ def test_gives_the_training_runs_best_figures(whole_run, pictures, tmp_path):
         assert f"{100 * best[name]:.2f}" in done.stdout
     assert report["nmi"] == pytest.approx(best["nmi"], abs=1e-6)
     assert report["f1"] == pytest.approx(best["f1"], abs=1e-6)
+
+
+def test_saved_embeddings_give_the_same_report(whole_run, pictures, tmp_path):
+    folder, _ = whole_run
+    embedded = run_evaluate(
+        tmp_path,
+        f"--embedder={folder / 'embedder'}",
+        f"--dataset=folder:{pictures}",
+        f"--save_embeddings={tmp_path / 'e.npy'}",
+    )
+    (tmp_path / "l.txt").write_text(
+        "".join(f"class {number:02}\n" for number in range(6, 12) for _ in range(5))
+    )
+    read = run_evaluate(
+        tmp_path,
+        f"--embeddings={tmp_path / 'e.npy'}",
+        f"--labels={tmp_path / 'l.txt'}",
+        "--map_at_r",
+        "--intervals",
+        f"--class_csv={tmp_path / 'classes.csv'}",
+    )
+    assert {name: read[name] for name in embedded} == embedded
+    assert read["recall@1_low"] <= read["recall@1"] <= read["recall@1_high"]
+    assert 0 < read["map@r"] <= read["r_precision"] <= 1
+    with open(tmp_path / "classes.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert sorted(row["class"] for row in rows) == [f"class {number:02}" for number in range(6, 12)]
+    assert np.mean([float(row["recall@1"]) for row in rows]) == pytest.approx(read["recall@1"])
+    assert [row["recall@1"] for row in rows] == sorted(row["recall@1"] for row in rows)
+
+
+def test_a_gallery_is_searched(tmp_path):
+    np.save(tmp_path / "q.npy", np.eye(3, dtype=np.float32))
+    np.save(tmp_path / "g.npy", np.eye(3, dtype=np.float32)[[0, 1, 1]] + 0.01)
+    np.save(tmp_path / "ql.npy", np.array(["a", "b", "c"]))
+    np.save(tmp_path / "gl.npy", np.array(["a", "a", "b"]))
+    report = run_evaluate(
+        tmp_path,
+        *(
+            f"--{flag}={tmp_path / name}.npy"
+            for flag, name in (
+                ("embeddings", "q"),
+                ("labels", "ql"),
+                ("gallery_embeddings", "g"),
+                ("gallery_labels", "gl"),
+            )
+        ),
+        "--noclustering",
+    )
+    assert report["left_out"] == 1
+    assert (report["recall@1"], report["recall@2"]) == (0.5, 1.0)  # "b" is as near to the wrong twin
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "`embedder` must name the folder of a SavedModel, or `embeddings` and `labels` files."),
+        (["--embedder=x", "--labels=y"], "`labels` must be left out with `embedder`, got y."),
+        (
+            ["--embeddings={0}/pickled.npy", "--labels={0}/l.txt"],
+            "`embeddings` must be a .npy file of numbers",
+        ),
+        (["--embeddings={0}/missing.npy", "--labels={0}/l.txt"], "missing.npy"),
+        (["--embeddings={0}/nan.npy", "--labels={0}/l.txt", "--ks=1"], "`embeddings` must be finite"),
+        (["--embeddings={0}/e.npy", "--labels={0}/l.txt", "--ks=4"], "`ks` must be <= 3"),
+        (["--embeddings={0}/e.npy", "--labels={0}/l.txt", "--ks=0"], "`ks` must be >= 1, got 0"),
+        (["--embeddings={0}/e.npy", "--labels={0}/short.txt", "--ks=1"], "`labels` must"),
+    ],
+)
+def test_bad_use_is_refused(arguments, message, tmp_path, monkeypatch, capsys):
+    np.save(tmp_path / "e.npy", np.eye(4, dtype=np.float32))
+    np.save(tmp_path / "nan.npy", np.full([4, 4], np.nan, np.float32))
+    np.save(tmp_path / "pickled.npy", np.array([{}, {}], dtype=object), allow_pickle=True)
+    (tmp_path / "l.txt").write_text("a\na\nb\nb\n")
+    (tmp_path / "short.txt").write_text("a\na\nb\n")
+    monkeypatch.setattr("sys.argv", ["evaluate", *(argument.format(tmp_path) for argument in arguments)])
+    monkeypatch.setattr(command_line, "_start_logging", lambda: None)
+    with pytest.raises(SystemExit) as stopped:
+        command_line.run(evaluate.main, evaluate.define_flags, evaluate.USAGE)
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def run_evaluate(folder, *arguments):
+    """Runs the command; returns its report."""
+    run_command("evaluate", *arguments, "--ks=1,2", f"--output_json={folder / 'report.json'}")
+    return json.loads((folder / "report.json").read_text())
 
 
 def test_a_missing_embedder_is_refused(tmp_path):
