@@ -30,25 +30,51 @@ class ClusterScores(NamedTuple):
     converged: bool
 
 
-def cluster_scores(embeddings, labels, seed: int = 0, **options) -> ClusterScores:
+def cluster_scores(
+    embeddings,
+    labels,
+    seed: int = 0,
+    *,
+    start: str = "k-means++",
+    num_starts: int = 1,
+    max_iterations: int = 100,
+    tolerance: float = 1e-5,
+    backend: str = "auto",
+    progress: bool = False,
+) -> ClusterScores:
     """Clusters embeddings by k-means, as many clusters as classes, and compares the two (paper, section 4.2).
 
     Args:
         embeddings: Float `[N, D]`, NumPy or TensorFlow. They are clustered as they are: normalise them before
             where the model is used with normalised embeddings.
         labels: `[N]`, integers or strings.
-        seed: Of the start of k-means.
-        **options: `start`, `num_starts`, `max_iterations`, `tolerance`, `backend` and `progress` of `kmeans`.
+        seed: Of the start of k-means; one seed and one backend give one result.
+        start: As for `kmeans`, which says more of all that follow.
+        num_starts: Starts, of which the best counts.
+        max_iterations: Iterations at most.
+        tolerance: Ends where an iteration lowers the inertia by no more than this fraction.
+        backend: "numpy", "tensorflow" or "auto".
+        progress: Show progress on standard error.
 
     Returns:
-        `ClusterScores`. Time and memory as `kmeans`.
+        `ClusterScores`. Time and memory as `kmeans` with as many clusters as classes.
 
     Raises:
         ValueError: As `kmeans`; labels of another length or kind.
     """
     embeddings = inputs.check_embeddings(embeddings)
     classes, _ = inputs.class_numbers(inputs.check_labels(labels, len(embeddings)))
-    found = kmeans(embeddings, int(classes.max()) + 1, seed=seed, **options)
+    found = kmeans(
+        embeddings,
+        int(classes.max()) + 1,
+        seed=seed,
+        start=start,
+        num_starts=num_starts,
+        max_iterations=max_iterations,
+        tolerance=tolerance,
+        backend=backend,
+        progress=progress,
+    )
     return ClusterScores(
         nmi=normalized_mutual_information(classes, found.assignments),
         f1=pair_f1(classes, found.assignments),

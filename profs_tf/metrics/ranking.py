@@ -102,9 +102,9 @@ def _count(
     bar = Progress("search", len(pairs), progress)
     operations = 2.0 * len(pairs) * _TILE**2 * queries.width
     with open_product(backend, operations) as product:
-        left, right = _factors(product, queries, rows)
+        left, right = _factors(product, queries, rows, right=both_ways)
         if not both_ways:
-            _, right = _factors(product, gallery, columns)
+            _, right = _factors(product, gallery, columns, left=False)
 
         def count(pair: tuple) -> list:
             i, j = pair
@@ -124,12 +124,12 @@ def _count(
     return counter.ranks()
 
 
-def _factors(product, side: Side, blocks: list) -> tuple:
-    """Each block as the left factor of a product and as the right one."""
+def _factors(product, side: Side, blocks: list, left: bool = True, right: bool = True) -> tuple:
+    """Blocks as left factors of products and as right ones, where asked for."""
 
     def prepare(block: slice) -> tuple:
         factor = side.float32_block(block)
-        return product.prepare(factor), product.prepare(mirrored(factor))
+        return left and product.prepare(factor), right and product.prepare(mirrored(factor))
 
     return tuple(zip(*in_threads(prepare, blocks)))
 

@@ -18,7 +18,7 @@ from profs_tf.metrics.right_images import count_right
 from profs_tf.metrics.sides import Side
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class RetrievalResult:
     """What a search gave for each query. Fractions are in [0, 1].
 
@@ -95,9 +95,17 @@ class RetrievalResult:
 
 
 def recall_at_k(
-    embeddings, labels, ks=(1, 2, 4, 8), *, gallery_embeddings=None, gallery_labels=None, **options
+    embeddings,
+    labels,
+    ks=(1, 2, 4, 8),
+    *,
+    gallery_embeddings=None,
+    gallery_labels=None,
+    distance: str = "euclidean",
+    backend: str = "auto",
+    progress: bool = False,
 ) -> dict:
-    """Recall@K (section 4.2 of the paper): the share of queries with a right image among the K nearest.
+    """Recall@K (paper, section 4.2): the share of queries with a right image among the K nearest.
 
     Args:
         embeddings: Float `[Q, D]`, NumPy or TensorFlow.
@@ -105,18 +113,28 @@ def recall_at_k(
         ks: The values of K.
         gallery_embeddings: Float `[N, D]`, another set to search in. None: `embeddings` itself.
         gallery_labels: `[N]`, its labels.
-        **options: `distance`, `backend` and `progress` of `evaluate_retrieval`.
+        distance: As for `evaluate_retrieval`, which says what is counted how.
+        backend: Likewise.
+        progress: Likewise.
 
     Returns:
-        `{k: fraction in [0, 1]}`.
+        `{k: fraction in [0, 1]}`. Time and memory as `evaluate_retrieval`, whatever the values of K.
 
     Raises:
         ValueError: As `evaluate_retrieval`, or a K that is not an integer in [1, number of candidates].
     """
-    own_set = gallery_embeddings is None
-    ks = inputs.check_ks(ks, len(embeddings) - 1 if own_set else len(gallery_embeddings))
+    embeddings = inputs.check_embeddings(embeddings)
+    if gallery_embeddings is not None:
+        gallery_embeddings = inputs.check_embeddings(gallery_embeddings, "gallery_embeddings")
+    ks = inputs.check_ks(ks, len(embeddings) - 1 if gallery_embeddings is None else len(gallery_embeddings))
     result = evaluate_retrieval(
-        embeddings, labels, gallery_embeddings=gallery_embeddings, gallery_labels=gallery_labels, **options
+        embeddings,
+        labels,
+        gallery_embeddings=gallery_embeddings,
+        gallery_labels=gallery_labels,
+        distance=distance,
+        backend=backend,
+        progress=progress,
     )
     return result.recall_at(ks)
 

@@ -17,8 +17,8 @@ from profs_tf.metrics.sides import Side
 # Rows, or columns where they are contiguous, that are compared together.
 _LINES = 128
 
-# Pairs whose scores are computed together.
-_PAIRS = 4096
+# Pairs whose scores are computed together: what a core's cache holds.
+_PAIRS = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,13 +121,9 @@ def list_places(chosen: np.ndarray) -> tuple:
 
 
 def count_rows(chosen: np.ndarray) -> np.ndarray:
-    """How many elements of each row of bool `[r, c]` are true, int64 `[r]`."""
-    if chosen.flags.c_contiguous:
-        # Three times as fast as `count_nonzero` with an axis.
-        return np.fromiter((np.count_nonzero(row) for row in chosen), np.int64, len(chosen))
-    # Bytes are added many at a time, and up to 255 of them without overflow.
-    parts = [chosen.T[start : start + 255].view(np.uint8) for start in range(0, chosen.shape[1], 255)]
-    return sum(part.sum(axis=0, dtype=np.uint8).astype(np.int64) for part in parts)
+    """How many elements of each row of bool `[r, c]` are true, int64 `[r]`. c is below 65,536."""
+    # Bytes added in 16 bits: three times as fast as `count_nonzero` with an axis.
+    return chosen.view(np.uint8).sum(axis=1, dtype=np.uint16).astype(np.int64)
 
 
 def exact_scores(queries: Side, gallery: Side, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -135,6 +131,6 @@ def exact_scores(queries: Side, gallery: Side, rows: np.ndarray, columns: np.nda
     scores = np.empty(len(rows))
     for start in range(0, len(rows), _PAIRS):
         pairs = slice(start, start + _PAIRS)
-        difference = queries.rows(rows[pairs]) - gallery.rows(columns[pairs])
-        scores[pairs] = np.einsum("nd,nd->n", difference, difference) / -2
+        differences = queries.rows(rows[pairs]) - gallery.rows(columns[pairs])
+        scores[pairs] = np.einsum("nd,nd->n", differences, differences) / -2
     return scores + (queries.ties[rows] + gallery.ties[columns]) / 2

@@ -147,12 +147,15 @@ class WrongCounter:
     def _count_rows(self, tile: Tile, span: _Range) -> np.ndarray:
         """Counts a tile's images: those that reach the first threshold by rows, the others one by one."""
         given, span = span, self._tighten(tile, span)
-        first = self._score(span, span.begins)
+        first, last = self._score(span, span.begins), self._score(span, span.ends - 1)
         sure = tile.wrong_at_least(first + tile.error)
-        if np.count_nonzero(tile.wrong_at_least(first - tile.error) & ~sure) > _FEW * sure.size:
+        others = np.greater(tile.wrong_at_least(first - tile.error), sure)
+        if np.count_nonzero(others) > _FEW * sure.size:
             tile = tile.exact(self._queries, self._gallery)
             sure = tile.wrong_at_least(first)
-        others = tile.wrong_at_least(self._score(span, span.ends - 1) - tile.error) & ~sure
+            others = np.zeros_like(sure)
+        if (last < first).any():
+            others = np.greater(tile.wrong_at_least(last - tile.error), sure)
         counts = self._count_listed(tile, *list_places(others), span)
         counted = np.flatnonzero(span.begins < span.ends)
         start = self._thresholds.starts[self._local(tile.rows).start]

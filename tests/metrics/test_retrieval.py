@@ -115,7 +115,7 @@ def test_ranks_are_those_of_exact_integer_distances(search, tiling, unit, offset
         )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=80)
 @given(
     st.integers(0, 2**32 - 1),
     tilings,
@@ -129,7 +129,7 @@ def test_ranks_are_those_of_float64_distances(seed, tiling, dtype, own_set, coll
     centres = generator.standard_normal((num_classes, dimension))
 
     def draw():
-        labels = generator.integers(num_classes, size=generator.integers(2, 90))
+        labels = generator.integers(num_classes, size=generator.integers(2, 60))
         spread = generator.choice([0.1, 0.5, 2.0])
         embeddings = centres[labels] + spread * generator.standard_normal((len(labels), dimension))
         embeddings = 1 + 1e-5 * embeddings if collapsed else embeddings
@@ -209,6 +209,36 @@ def test_ranks_do_not_depend_on_the_unit(unit):
     embeddings, labels = generator.integers(1, 9, (50, 4)).astype(np.float64), np.arange(50) % 7
     expected = brute_force(embeddings, labels)[0]
     np.testing.assert_array_equal(metrics.evaluate_retrieval(embeddings * unit, labels).ranks, expected)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "tensorflow"])
+def test_many_tiles_of_the_real_size(backend):
+    generator = np.random.default_rng(8)
+    labels = np.append(generator.integers(900, size=5003), [900, 901])
+    embeddings = generator.standard_normal((902, 24))[labels] + generator.standard_normal((5005, 24))
+    embeddings[generator.integers(5005, size=500)] = embeddings[generator.integers(5005, size=500)]
+    embeddings = embeddings.astype(np.float32)
+    exact = embeddings.astype(np.float64)
+    norms_sq = (exact**2).sum(axis=1)
+    distances_sq = norms_sq[:, None] + norms_sq - 2 * exact @ exact.T
+    right = labels[:, None] == labels
+    wrong = np.where(right, np.inf, distances_sq)
+    np.fill_diagonal(right, False)
+    nearest = np.where(right, distances_sq, np.inf).min(axis=1)
+    ranks = 1 + (wrong <= nearest[:, None] + 1e-10).sum(axis=1)
+    ranks[~right.any(axis=1)] = 0
+    result = metrics.evaluate_retrieval(embeddings, labels, backend=backend, with_map_at_r=True)
+    np.testing.assert_array_equal(result.ranks, ranks)
+    others = metrics.evaluate_retrieval(
+        embeddings[:3000],
+        labels[:3000],
+        gallery_embeddings=embeddings[3000:],
+        gallery_labels=labels[3000:],
+        backend=backend,
+    )
+    across = np.where(right[:3000, 3000:], distances_sq[:3000, 3000:], np.inf).min(axis=1)
+    expected = 1 + (wrong[:3000, 3000:] <= across[:, None] + 1e-10).sum(axis=1)
+    np.testing.assert_array_equal(others.ranks, np.where(np.isinf(across), 0, expected))
 
 
 def test_two_classes_larger_than_a_tile():
