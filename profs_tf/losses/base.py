@@ -40,6 +40,9 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
     of its optimiser, and saves them. ``tf.keras.Sequential`` does not, and says nothing: compile
     ``tf.keras.Model(model.inputs, model.outputs)`` in its place.
 
+    *Several replicas.* Each sees the pairs within its own part of the batch; in a stock Keras model the
+    step is that of the mean of their values.
+
     Attributes:
         normalized_embeddings: whether the loss expects embeddings of unit length.
         learning_rate: learning rate of the loss's own variables, None where it has none.
@@ -49,9 +52,11 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
     learning_rate: Optional[float] = None
 
     def __init__(self, name: Optional[str] = None):
-        # NONE: the value is a mean over the pairs of the batch already. Keras would divide AUTO and
-        # SUM_OVER_BATCH_SIZE by the number of replicas, and multiply the reported SUM by it.
-        tf.keras.losses.Loss.__init__(self, reduction=tf.keras.losses.Reduction.NONE, name=name)
+        # Keras scales the value of this reduction by 1 / number of replicas only, and adds their gradients
+        # up: by 1 on one device, and on several the step of the replicas' mean. NONE and SUM would make the
+        # step grow with the replicas. The value is a mean already, so nothing here divides by the batch.
+        reduction = tf.keras.losses.Reduction.SUM_OVER_BATCH_SIZE
+        tf.keras.losses.Loss.__init__(self, reduction=reduction, name=name)
         tf.Module.__init__(self, name=name)
 
     @property
