@@ -8,7 +8,6 @@ Shapes: N images, L classes, S resamples.
 
 from __future__ import annotations
 
-import numbers
 from typing import NamedTuple
 
 import numpy as np

@@ -130,6 +130,16 @@ def class_numbers(labels: np.ndarray, gallery_labels: np.ndarray | None = None) 
     return numbers[: len(labels)], numbers[len(labels) :]
 
 
+def check_integer(value, least: int, argument: str) -> None:
+    """Refuses what is not an integer of at least `least`.
+
+    Raises:
+        ValueError: It is not.
+    """
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ValueError(f"`{argument}` must be an integer >= {least}, got {value!r}.")
+
+
 def check_ks(ks, num_candidates: int) -> tuple[int, ...]:
     """Returns K values as a tuple of int after checking them.
 
@@ -144,10 +154,7 @@ def check_ks(ks, num_candidates: int) -> tuple[int, ...]:
     if not values:
         raise ValueError("`ks` must hold at least one K, got none.")
     for k in values:
-        if isinstance(k, (bool, np.bool_)) or not isinstance(k, (int, np.integer)):
-            raise ValueError(f"`ks` must be integers, got {k!r}.")
-        if k < 1:
-            raise ValueError(f"`ks` must be >= 1, got {k}.")
+        check_integer(k, 1, "ks")
         if k > num_candidates:
             raise ValueError(
                 f"`ks` must be <= {num_candidates}, the number of gallery images a query is compared with "

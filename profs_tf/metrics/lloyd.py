@@ -8,7 +8,6 @@ Shapes: N images, D embedding dimension, C clusters.
 
 from __future__ import annotations
 
-import numbers
 from typing import NamedTuple
 
 import numpy as np
@@ -81,7 +80,7 @@ def kmeans(
             another argument out of its range.
     """
     embeddings = inputs.check_embeddings(embeddings)
-    _check(embeddings, num_clusters, start, num_starts, max_iterations, tolerance)
+    _check(embeddings, num_clusters, seed, start, num_starts, max_iterations, tolerance)
     frame = fit_frame("euclidean", embeddings)
     generator = np.random.default_rng(seed)
     bar = Progress("k-means", num_starts * (max_iterations + 1), progress)
@@ -139,7 +138,7 @@ class _Lloyd:
         inertia = 0.0
         for start in range(0, len(self._assignments), _SUM_ROWS):
             block = slice(start, start + _SUM_ROWS)
-            # From differences: from products it would be 0 but for their rounding where clusters are tight.
+            # From differences: what products leave of tight clusters is their rounding.
             rows = self._nearest.points[block, :-1] - self._centres[self._assignments[block]]
             inertia += float(np.einsum("nd,nd->", rows, rows, dtype=np.float64))
         return KMeansResult(self._assignments, self._centres, inertia, iterations, converged)
@@ -170,15 +169,16 @@ class _Lloyd:
         """Means of the images of some clusters, float64 `[n, D]`."""
         from scipy.sparse import csr_matrix
 
-        numbers = np.full(len(self._centres), len(clusters))
-        numbers[clusters] = np.arange(len(clusters))
-        numbers = numbers[members]
-        order = np.argsort(numbers, kind="stable")[: np.count_nonzero(numbers < len(clusters))]
+        # Images of other clusters come last.
+        places = np.full(len(self._centres), len(clusters))
+        places[clusters] = np.arange(len(clusters))
+        places = places[members]
+        order = np.argsort(places, kind="stable")[: np.count_nonzero(places < len(clusters))]
         # The 1 that follows each image adds up to the number of images.
         sums = np.zeros((len(clusters), self._nearest.points.shape[1]))
         for start in range(0, len(order), _SUM_ROWS):
             images = order[start : start + _SUM_ROWS]
-            present, first = np.unique(numbers[images], return_index=True)
+            present, first = np.unique(places[images], return_index=True)
             belongs = (np.ones(len(images), np.float32), images, np.append(first, len(images)))
             # Several times as fast as `add.reduceat`.
             sums[present] += csr_matrix(belongs, (len(present), len(members))) @ self._nearest.points
@@ -196,17 +196,17 @@ class _Lloyd:
         images = np.flatnonzero(concerned)
         self._assignments[images], self._scores[images] = self._nearest.find(self._centres, images)
         images = np.flatnonzero(~concerned)
-        numbers, scores = self._nearest.find(self._centres[moved], images)
+        found, scores = self._nearest.find(self._centres[moved], images)
         better = scores > self._scores[images]
-        self._assignments[images[better]] = moved[numbers[better]]
+        self._assignments[images[better]] = moved[found[better]]
         self._scores[images[better]] = scores[better]
 
 
-def _check(embeddings, num_clusters, start, num_starts, max_iterations, tolerance) -> None:
-    sizes = {"num_clusters": num_clusters, "num_starts": num_starts, "max_iterations": max_iterations}
-    for name, value in sizes.items():
-        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-            raise ValueError(f"`{name}` must be an integer >= 1, got {value!r}.")
+def _check(embeddings, num_clusters, seed, start, num_starts, max_iterations, tolerance) -> None:
+    inputs.check_integer(num_clusters, 1, "num_clusters")
+    inputs.check_integer(seed, 0, "seed")
+    inputs.check_integer(num_starts, 1, "num_starts")
+    inputs.check_integer(max_iterations, 1, "max_iterations")
     if num_clusters > len(embeddings):
         raise ValueError(
             f"`num_clusters` must be <= {len(embeddings)}, the number of embeddings, got {num_clusters}."

@@ -22,6 +22,9 @@ _ROWS = 2048
 # Scores of one large class that are looked at together.
 _BLOCK_ELEMENTS = 1 << 22
 
+# But so many queries at least, lest converting the right images take longer than the products.
+_LEAST_QUERIES = 256
+
 
 @dataclasses.dataclass(frozen=True)
 class Thresholds:
@@ -146,7 +149,7 @@ def _class_blocks(
             continue
         members = np.flatnonzero(kinds.ravel() == kind)
         at_once = max(1, _ROWS // (num_queries + num_right))
-        queries_at_once = max(1, _BLOCK_ELEMENTS // num_right)
+        queries_at_once = max(_LEAST_QUERIES, _BLOCK_ELEMENTS // num_right)
         for chosen in np.split(members, range(at_once, len(members), at_once)):
             for first in range(0, num_queries, queries_at_once):
                 yield _ClassBlock(

@@ -51,8 +51,7 @@ class Side:
         return self._frame.rows(self._embeddings, self.order[positions])
 
     def float32_block(self, positions: slice) -> np.ndarray:
-        """Float32 `[n, D + 2]`, whose product with another side's `mirrored` block is minus half squared
-        distances.
+        """Float32 `[n, D + 2]`, whose products with another side's `mirrored` block are scores.
 
         The product of (x, 1, -|x|^2/2) and (y, -|y|^2/2, 1) is x.y - |x|^2/2 - |y|^2/2 = -|x - y|^2/2.
         """

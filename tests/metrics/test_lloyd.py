@@ -188,6 +188,7 @@ FINE = np.arange(6.0).reshape(3, 2)
         ({"num_clusters": 0}, "`num_clusters` must be an integer >= 1, got 0."),
         ({"num_clusters": 2.0}, "`num_clusters` must be an integer >= 1, got 2.0."),
         ({"max_iterations": 0}, "`max_iterations` must be an integer >= 1, got 0."),
+        ({"seed": -1}, "`seed` must be an integer >= 0, got -1."),
         ({"num_starts": True}, "`num_starts` must be an integer >= 1, got True."),
         ({"tolerance": -0.1}, "`tolerance` must be >= 0, got -0.1."),
         ({"tolerance": np.nan}, "`tolerance` must be >= 0, got nan."),
