@@ -17,7 +17,7 @@ from profs_tf.losses.n_pair import n_pair_value
 class AngularLoss(MetricLoss):
     """Angular loss.
 
-    Wang, Zhou, Wen, Liu, Lin: "Deep Metric Learning with Angular Loss", ICCV 2017, equations 8 and 9.
+    Wang, Zhou, Wen, Liu, Lin: "Deep Metric Learning with Angular Loss", ICCV 2017.
 
         f_ijk = 4 tan^2(angle) (E_i + E_j) . E_k - 2 (1 + tan^2(angle)) s_ij
         value: mean over all positive pairs (i, j) with a query i of log(1 + sum_k exp(f_ijk))

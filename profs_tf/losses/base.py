@@ -37,8 +37,10 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
     *The loss's own variables* (boundary, centres, proxies) are in ``trainable_variables``, as of any
     tf.Module. ProfsModel trains them at ``variable_learning_rate``. A stock functional or subclassed Keras
     model takes them for its own once it is compiled with the loss: it trains them, at the one learning rate
-    of its optimiser, and saves them. ``tf.keras.Sequential`` does not, and says nothing: compile
-    ``tf.keras.Model(model.inputs, model.outputs)`` in its place.
+    of its optimiser, and saves them in checkpoints, ``.weights.h5`` and ``.keras`` files. Two traps of Keras,
+    both silent: ``tf.keras.Sequential`` trains none of them (compile ``tf.keras.Model(model.inputs,
+    model.outputs)`` in its place), and a whole model loaded from its older formats, SavedModel and ``.h5``,
+    is compiled with a new loss.
 
     *Several replicas.* Each sees the pairs within its own part of the batch; in a stock Keras model the
     step is that of the mean of their values.

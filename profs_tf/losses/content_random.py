@@ -3,7 +3,7 @@
 A loss that draws must not depend on the order of the batch, nor on how often it was called before: a run that
 is resumed has to draw what it would have drawn. So there is neither a running generator nor a counter to
 save; each number comes from a hash of the two embeddings it is for. Since these change with every step, so do
-the draws.
+the draws; two images of one and the same embedding draw alike.
 
 Shapes: B images in the batch, D embedding dimensions.
 """

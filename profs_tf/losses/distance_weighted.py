@@ -1,6 +1,6 @@
 """Distance-weighted choice of negative pairs.
 
-Wu, Manmatha, Smola, Krähenbühl: "Sampling Matters in Deep Embedding Learning", ICCV 2017, section 4.
+Wu, Manmatha, Smola, Krähenbühl: "Sampling Matters in Deep Embedding Learning", ICCV 2017.
 
 Shapes: B images in the batch, D embedding dimensions. Matrices are [B, B]; the row is the query.
 """

@@ -16,7 +16,7 @@ class LiftedStructureLoss(MetricLoss):
     """Lifted structured loss.
 
     Oh Song, Xiang, Jegelka, Savarese: "Deep Metric Learning via Lifted Structured Feature Embedding", CVPR
-    2016, equation 4 (the smooth bound of its equation 3).
+    2016; the smooth bound of its loss.
 
         J_ij = log(sum_{k: y_k != y_i} exp(margin - d_ik) + sum_{l: y_l != y_j} exp(margin - d_jl)) + d_ij
         value: mean of max(0, J_ij)^2 / 2 over the unordered positive pairs {i, j} of which i or j is a query

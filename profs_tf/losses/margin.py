@@ -7,6 +7,7 @@ import tensorflow as tf
 from profs_tf.losses.base import MetricLoss
 from profs_tf.losses.checks import check_count, check_finite_above, check_finite_at_least, check_one_of
 from profs_tf.losses.class_labels import class_index_checks, class_indices
+from profs_tf.losses.class_vectors import NUM_CLASSES_CURE
 from profs_tf.losses.distance_weighted import distance_weighted_weights
 from profs_tf.losses.distances import query_pairs, safe_sqrt, squared_distances
 from profs_tf.losses.hard_mining import hard_negative_weights
@@ -63,7 +64,7 @@ class MarginLoss(MetricLoss):
         self.mining = check_one_of("mining", mining, ("hard", "distance_weighted"))
         self.boundary_per_class = boundary_per_class
         if boundary_per_class:
-            check_count("num_classes", num_classes, "Pass the number of training classes.")
+            num_classes = check_count("num_classes", num_classes, NUM_CLASSES_CURE)
         self.num_classes = num_classes
         self.learning_rate = check_finite_above("learning_rate", learning_rate, 0.0)
         self.seed = seed

@@ -16,7 +16,7 @@ class MultiSimilarityLoss(MetricLoss):
     """Multi-similarity loss.
 
     Wang, Han, Huang, Dong, Scott: "Multi-Similarity Loss with General Pair Weighting for Deep Metric
-    Learning", CVPR 2019, equations 11, 12 and 15.
+    Learning", CVPR 2019.
 
         negatives of i: those k with s_ik > min over positives of s_i  - eps
         positives of i: those k with s_ik < max over negatives of s_i  + eps

@@ -15,7 +15,7 @@ from profs_tf.losses.log_sum_exp import masked_log_sum_exp
 class NPairLoss(MetricLoss):
     """Multi-class N-pair loss.
 
-    Sohn: "Improved Deep Metric Learning with Multi-class N-pair Loss Objective", NIPS 2016, equation 7.
+    Sohn: "Improved Deep Metric Learning with Multi-class N-pair Loss Objective", NIPS 2016.
 
         tuple (i, j):  log(1 + sum_k exp(s_ik - s_ij))
         value:         mean over all positive pairs (i, j) with a query i  +  l2_weight * mean_i ||E_i||^2
@@ -24,13 +24,12 @@ class NPairLoss(MetricLoss):
     With one query and one other image per class this is the paper's batch: so its baseline needs a query mask
     with one fresh query for each class, and no change for PROFS. Cost: O(B^2 D).
 
-    Differs: more than one positive for a query is allowed. The norm is taken of all images of the batch and
-        is
-    there without any pair too.
+    Differs: more than one positive for a query is allowed. The norm is that of all images of the batch, and
+    counts without any pair too.
 
     Args:
         l2_weight: >= 0; weight of the mean squared norm, which keeps the unbounded similarities in place. The
-            default is the paper's 0.002 by the 0.25 of its published code.
+            default is 0.25 * 0.002.
         name: name of the loss.
     """
 

@@ -23,7 +23,7 @@ class ProxyNCALoss(MetricLoss):
     """Proxy-NCA loss.
 
     Movshovitz-Attias, Toshev, Leung, Ioffe, Singh: "No Fuss Distance Metric Learning using Proxies", ICCV
-    2017, equation 4.
+    2017.
 
         D_ic  = ||scale x_i - scale p_c||^2
         value: mean over the queries i of -log(exp(-D_iy) / sum_{c != y} exp(-D_ic)), y the class of i

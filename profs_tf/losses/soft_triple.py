@@ -22,7 +22,7 @@ class SoftTripleLoss(MetricLoss):
     """SoftTriple loss.
 
     Qian, Shang, Sun, Hu, Li, Jin: "SoftTriple Loss: Deep Metric Learning Without Triplet Sampling", ICCV
-    2019, equations 7 to 9.
+    2019.
 
         s_ic  = sum_k softmax_k(x_i . w_ck / gamma) x_i . w_ck
         value: mean over the queries i of the cross entropy of scale (s_ic - margin [c = y_i])

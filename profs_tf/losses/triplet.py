@@ -24,9 +24,8 @@ class TripletLoss(MetricLoss):
 
     Cost: O(B^2 D), with "semi_hard" O(B^2 (D + log B)); memory O(B^2).
 
-    Differs: FaceNet keeps only semi-hard triplets; here a positive pair without a semi-hard negative takes
-        the
-    farthest negative, as tfa.losses.TripletSemiHardLoss does.
+    Differs: a positive pair without a semi-hard negative takes the farthest negative, where FaceNet leaves
+    it out; tfa.losses.TripletSemiHardLoss does the same.
 
     Args:
         margin: >= 0; in units of squared distance.
