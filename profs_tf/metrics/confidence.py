@@ -52,12 +52,8 @@ def class_bootstrap(
         raise ValueError(f"`values` must be finite, got {values[~np.isfinite(values)][0]}.")
     if not 0 < confidence < 1:
         raise ValueError(f"`confidence` must be in (0, 1), got {confidence}.")
-    if (
-        isinstance(num_resamples, bool)
-        or not isinstance(num_resamples, numbers.Integral)
-        or num_resamples < 1
-    ):
-        raise ValueError(f"`num_resamples` must be an integer >= 1, got {num_resamples!r}.")
+    inputs.check_integer(num_resamples, 1, "num_resamples")
+    inputs.check_integer(seed, 0, "seed")
     classes, _ = inputs.class_numbers(inputs.check_labels(labels, len(values), of="values"))
     sizes = np.bincount(classes)
     if len(sizes) < 2:
