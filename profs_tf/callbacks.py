@@ -101,9 +101,9 @@ class NonFiniteLossError(ArithmeticError):
 class RecallCallback(tf.keras.callbacks.Callback):
     """Embeds a test split at the end of epochs, reports Recall@K and keeps the best epoch's weights.
 
-    Adds to the epoch's logs: `recall@K` for each K, `mrr`, `mean_pairwise_distance`, `evaluation_seconds`, and
-    with clustering `nmi`, `f1` and `ami`. All are fractions; the best epoch is that of the highest recall at the smallest
-    K, the earliest of equals.
+    Adds to the epoch's logs: `recall@K` for each K, `mrr`, `mean_pairwise_distance`, `evaluation_seconds`,
+    and with clustering `nmi`, `f1` and `ami`. All are fractions; the best epoch is that of the highest recall
+    at the smallest K, the earliest of equals.
 
     Attributes:
         best: the best epoch's metrics with its `epoch` (counted from 1; 0 is the untrained network), or {}.

@@ -61,7 +61,7 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
             return False
         try:
             self._manager.checkpoint.restore(newest).assert_consumed()
-        except (AssertionError, tf.errors.OpError) as error:
+        except (AssertionError, ValueError, tf.errors.OpError) as error:
             raise ValueError(f"The checkpoint {newest} does not fit this model: {error}") from error
         self._last_saved = int(self._trained.step)
         # `fit` sets the means to zero when an epoch begins; one that was left half way goes on with these.
@@ -99,7 +99,9 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
         """Saves where it is time to, or where a signal asks for it."""
         if self._signal is not None:
             self._stop()
-        if self._every_steps and int(self._trained.step) - self._last_saved >= self._every_steps:
+        # Not a remainder of 0: one call of the train function may take several steps.
+        every = self._every_steps
+        if every and int(self._trained.step) // every > max(self._last_saved, 0) // every:
             self.save()
 
     def on_epoch_end(self, epoch, logs=None):

@@ -1,0 +1,120 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import profs_tf as profs
+from profs_tf.checkpoints import RunCheckpoint
+from profs_tf.datasets.image_list import ImageList
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (24, 8, 8, 3), np.uint8)
+IMAGES = ImageList.from_labels(PIXELS, np.repeat(np.arange(6), 4))
+PREPROCESSING = profs.Preprocessing(resize=8, crop=8, shift=1)
+LOSSES = {
+    "margin": lambda: profs.losses.MarginLoss(),
+    "margin_distance_weighted": lambda: profs.losses.MarginLoss(mining="distance_weighted"),
+    "margin_boundary_per_class": lambda: profs.losses.MarginLoss(boundary_per_class=True, num_classes=6),
+    "soft_triple": lambda: profs.losses.SoftTripleLoss(6, 5, centers_per_class=2),
+    "proxy_nca": lambda: profs.losses.ProxyNCALoss(6, 5),
+}
+
+
+def compiled_model(loss="margin", dim=5):
+    images = tf.keras.Input([8, 8, 3])
+    hidden = tf.keras.layers.BatchNormalization()(tf.keras.layers.Flatten()(images))
+    outputs = tf.keras.layers.Dense(
+        dim, kernel_initializer=tf.keras.initializers.HeNormal(seed=3), name="head"
+    )(hidden)
+    embedder = tf.keras.Model(images, outputs)
+    model = profs.ProfsModel(embedder, proximal_weight=0.1)
+    model.compile(profs.head_adam(embedder, 0.01), LOSSES[loss]())
+    return model
+
+
+def train(model, steps, *callbacks, steps_per_projection=4):
+    sampler = profs.BatchSampler(IMAGES.labels, 8, 2, seed=1, steps_per_projection=steps_per_projection)
+    model.fit(
+        profs.train_pipeline(IMAGES, sampler, PREPROCESSING),
+        steps_per_epoch=steps,
+        callbacks=[profs.ProfsCallback(sampler), *callbacks],
+        verbose=0,
+    )
+
+
+def values(model):
+    owners = (model.embedder, model.proximal, model.metric_loss)
+    variables = [variable for owner in owners for variable in owner.variables]
+    return [variable.numpy() for variable in (*variables, *model.optimizer.variables, model.step)]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_restored_run_goes_on_bit_for_bit(loss, tmp_path):
+    whole = compiled_model(loss)
+    own_before = [variable.numpy() for variable in whole.metric_loss.trainable_variables]
+    train(whole, 11)
+    first = compiled_model(loss)
+    train(first, 6)  # in the middle of the second projection
+    RunCheckpoint(tmp_path, first, {}).save()
+    second = compiled_model(loss)
+    assert RunCheckpoint(tmp_path, second, {}).restore()
+    assert int(second.step) == 6
+    train(second, 5)
+    for expected, got in zip(values(whole), values(second)):
+        np.testing.assert_array_equal(expected, got)
+    own_after = [variable.numpy() for variable in whole.metric_loss.trainable_variables]
+    assert own_before
+    assert all((before != after).any() for before, after in zip(own_before, own_after))
+
+
+def test_the_lagged_anchor_is_restored(tmp_path):
+    whole = compiled_model()
+    train(whole, 7, steps_per_projection=1)
+    first = compiled_model()
+    train(first, 3, steps_per_projection=1)
+    RunCheckpoint(tmp_path, first, {}).save()
+    second = compiled_model()
+    RunCheckpoint(tmp_path, second, {}).restore()
+    train(second, 4, steps_per_projection=1)
+    for expected, got in zip(values(whole), values(second)):
+        np.testing.assert_array_equal(expected, got)
+
+
+class Remembers:
+    def __init__(self, best):
+        self.best = best
+
+    def state(self):
+        return {"best": self.best}
+
+    def restore(self, state):
+        self.best = state["best"]
+
+
+def test_callbacks_remember(tmp_path):
+    model = compiled_model()
+    RunCheckpoint(tmp_path, model, {"recall": Remembers({"recall@1": 0.25})}).save()
+    other = Remembers({})
+    RunCheckpoint(tmp_path, model, {"recall": other}).restore()
+    assert other.best == {"recall@1": 0.25}
+
+
+def test_nothing_to_restore(tmp_path):
+    assert RunCheckpoint(tmp_path, compiled_model(), {}).restore() is False
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path):
+    RunCheckpoint(tmp_path, compiled_model("proxy_nca"), {}).save()
+    with pytest.raises(ValueError, match="does not fit this model"):
+        RunCheckpoint(tmp_path, compiled_model("margin"), {}).restore()
+
+
+def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
+    RunCheckpoint(tmp_path, compiled_model(dim=4), {}).save()
+    with pytest.raises(ValueError, match="does not fit this model"):
+        RunCheckpoint(tmp_path, compiled_model(dim=5), {}).restore()
+
+
+def test_saves_every_so_many_steps_and_keeps_two(tmp_path):
+    model = compiled_model()
+    train(model, 10, RunCheckpoint(tmp_path, model, {}, every_steps=3))
+    kept = sorted(path.name for path in tmp_path.glob("ckpt-*.index"))
+    assert kept == ["ckpt-10.index", "ckpt-9.index"]
