@@ -8,9 +8,9 @@ Szegedy et al., Going Deeper with Convolutions, CVPR 2015, table 1; batch normal
 Szegedy, ICML 2015. The network of the paper's TensorFlow experiments.
 
 Differs: from the publication as TF-Slim's network does, so that TF-Slim's weights fit. Batch normalisation
-    with a
-shift but no scale after each convolution instead of local response normalisation; 3 x 3 convolutions in the
-branch that the publication gives 5 x 5; a 2 x 2 last reducing pool; no auxiliary classifiers.
+    with a shift but no scale after each convolution instead of local response normalisation; 3 x 3
+    convolutions in the branch that the publication gives 5 x 5; a 2 x 2 last reducing pool; no auxiliary
+    classifiers.
 
 Layers carry the names of TF-Slim's variable scopes with "." for "/", which every Keras file format can store:
 the kernel of "Mixed_3b.Branch_1.Conv2d_0b_3x3" is TF-Slim's
@@ -23,8 +23,8 @@ from typing import Optional
 
 import tensorflow as tf
 
-from profs_tf.backbones.pretrained import load_slim_checkpoint
 from profs_tf.backbones.seeding import seed_kernels
+from profs_tf.backbones.slim_checkpoint import load_slim_checkpoint
 
 SLIM_SCOPE = "InceptionV1"
 SLIM_BATCH_NORM_DECAY = 0.9997
@@ -66,8 +66,7 @@ def inception_v1(
             of an index and its data files.
         batch_norm_momentum: Share of the old value that the moving statistics keep at each training step.
             Default: TF-Slim's 0.9997 with ``pretrained``; 0.9 without, where statistics start from 0 and 1
-                and would need
-            ten thousand steps at 0.9997 before the network could be evaluated.
+            and would need ten thousand steps at 0.9997 before the network could be evaluated.
         seed: Makes the initial weights a pure function of this whole number; None draws them from Keras's
             global generator.
 

@@ -7,8 +7,7 @@ Shapes: B images, H x W their height and width in pixels.
 He et al., Deep Residual Learning for Image Recognition, CVPR 2016, table 1.
 
 Differs: Keras's weights expect blue first. Here the first convolution's kernel is turned around once, after
-    the
-weights are read, so that the network takes RGB as all others do and computes the same values.
+    the weights are read, so that the network takes RGB as all others do and computes the same values.
 """
 
 from __future__ import annotations

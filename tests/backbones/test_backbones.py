@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from profs_tf import backbones
 
-CHANNELS = {"conv4": 64, "inception_v1": 1024, "resnet50": 2048}
+CHANNELS = {"bn_inception": 1024, "conv4": 64, "inception_v1": 1024, "resnet50": 2048}
 
 
 @pytest.fixture(scope="module", params=sorted(CHANNELS))
@@ -24,9 +24,7 @@ def test_names_are_those_that_can_be_got():
 
 @pytest.mark.parametrize("name", ["vgg", "", "Conv4", None, ["conv4"]])
 def test_unknown_names_list_the_valid_ones(name):
-    with pytest.raises(
-        ValueError, match=r"`backbone` must be one of conv4, inception_v1, resnet50 or a Keras model"
-    ):
+    with pytest.raises(ValueError, match=f"`backbone` must be one of {', '.join(sorted(CHANNELS))}"):
         backbones.get(name)
 
 

@@ -1,0 +1,89 @@
+"""Copies published weights into a network: every one of them, or none and an error that says why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Callable
+
+import numpy as np
+import tensorflow as tf
+
+_LISTED = 10
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The place of one published weight.
+
+    Attributes:
+        variable: What it is copied to.
+        shape: Its shape in the published file.
+        to_keras: From the published order of the axes to the variable's.
+    """
+
+    variable: tf.Variable
+    shape: tuple[int, ...]
+    to_keras: Callable[[np.ndarray], np.ndarray] = np.asarray
+
+
+def fill(
+    slots: Mapping[str, Slot],
+    shapes: Mapping[str, Any],
+    read: Callable[[str], np.ndarray],
+    *,
+    path: str,
+    content: str,
+    leave_out: Callable[[str], bool],
+) -> None:
+    """Assigns every slot its weight. Nothing is assigned before every weight has been read and checked.
+
+    Args:
+        slots: By the published name.
+        shapes: What the file holds, by name.
+        read: Returns one weight of the file.
+        path: Of the file, for messages.
+        content: What the file has to be, for messages, such as "a checkpoint of InceptionV1".
+        leave_out: Whether a name without a slot may be left out.
+
+    Raises:
+        ValueError: If the file lacks a weight, holds one in another shape, one that has no slot, or one that
+            is not finite.
+    """
+    problems = [f"{name} is missing" for name in slots if name not in shapes]
+    for name, slot in slots.items():
+        if name in shapes and tuple(shapes[name]) != slot.shape:
+            problems.append(f"{name} has shape {list(shapes[name])} instead of {list(slot.shape)}")
+    for name in sorted(shapes):
+        if name not in slots and not leave_out(name):
+            problems.append(f"{name} has no place in the model")
+    if problems:
+        shown = "; ".join(problems[:_LISTED])
+        more = f"; and {len(problems) - _LISTED} more" if len(problems) > _LISTED else ""
+        raise ValueError(
+            f"`pretrained` must be {content} with its {len(slots)} weights, got {str(path)!r} with "
+            f"{len(shapes)} variables: {shown}{more}."
+        )
+    values = {name: _finite(name, read(name), path) for name in slots}
+    for name, slot in slots.items():
+        slot.variable.assign(slot.to_keras(values[name]))
+
+
+def _finite(name: str, value: np.ndarray, path: str) -> np.ndarray:
+    if not np.all(np.isfinite(value)):
+        raise ValueError(f"`pretrained` must hold finite weights, got {str(path)!r}, in which {name} is not.")
+    return value
+
+
+def weights_by_name(model: tf.keras.Model, words: Mapping[str, str]) -> dict[tuple[str, str], tf.Variable]:
+    """Returns the model's variables by layer name and by the published word for the kind of weight.
+
+    Args:
+        model: A functional model of layers that own their variables.
+        words: From Keras's word (kernel, moving_mean) to the published one.
+    """
+    found = {}
+    for layer in model.layers:
+        for variable in layer.weights:
+            found[layer.name, words[variable.name.rsplit("/", 1)[-1].split(":")[0]]] = variable
+    return found
