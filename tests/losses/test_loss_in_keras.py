@@ -1,9 +1,5 @@
 """The losses in a stock Keras model: compile, fit, and what the loss itself owns."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -32,8 +28,9 @@ def test_fit_reports_the_loss_unchanged(name, weighted):
     np.testing.assert_allclose(model.evaluate(dataset, verbose=0), reported, rtol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8", "float32"])
-@pytest.mark.parametrize("column", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "column"), [("int32", False), ("int64", True), ("uint8", False), ("float32", True)]
+)
 def test_fit_with_labels_of_any_kind(dtype, column):
     labels = LABELS.astype(dtype)
     labels = labels[:, np.newaxis] if column else labels
@@ -92,38 +89,3 @@ def test_training_lowers_the_loss(jit_compile):
     model.compile(tf.keras.optimizers.Adam(0.05), loss=losses.MultiSimilarityLoss(), jit_compile=jit_compile)
     values = model.fit(x, y, batch_size=32, epochs=15, verbose=0).history["loss"]
     assert values[-1] < 0.8 * values[0]
-
-
-REPLICAS = """
-import sys
-sys.path.insert(0, sys.argv[1])
-import numpy as np, tensorflow as tf
-(cpu,) = tf.config.list_physical_devices("CPU")
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-from loss_cases import DIMENSIONS, identity_model, unit_rows
-from profs_tf import losses
-
-y, q = np.repeat(np.arange(4), 3), np.tile([1.0, 0.0, 0.0], 4)
-x = unit_rows(np.random.default_rng(0), 12)
-options = tf.data.Options()
-options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-results = []
-for replicas in (1, 2):
-    with tf.distribute.MirroredStrategy([f"CPU:{device}" for device in range(replicas)]).scope():
-        model, loss = identity_model(), losses.MarginLoss()
-        model.compile(tf.keras.optimizers.SGD(0.1), loss=loss)
-    arrays = [np.concatenate([array] * replicas) for array in (x, y, q)]
-    dataset = tf.data.Dataset.from_tensor_slices(tuple(arrays)).batch(12 * replicas).with_options(options)
-    history = model.fit(dataset, verbose=0).history["loss"]
-    results.append((history, model.get_weights()))
-assert np.any(results[0][1][0] != np.eye(DIMENSIONS))
-for one, two in zip(tf.nest.flatten(results[0]), tf.nest.flatten(results[1])):
-    np.testing.assert_allclose(one, two, rtol=1e-6)
-"""
-
-
-def test_two_replicas_with_one_batch_each_step_like_one():
-    """The same value and the same step, of the embedder and of the boundary, not twice as long a one."""
-    command = [sys.executable, "-c", REPLICAS, str(Path(__file__).parent)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr

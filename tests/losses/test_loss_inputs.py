@@ -32,9 +32,9 @@ def test_mask_of_ones_is_no_mask(name):
 def test_kinds_of_masks(name):
     loss, E, mask = build(name).loss, embeddings(), MASKS["profs"]
     expected = float(loss(LABELS, E, mask))
-    for dtype in ("bool", "int32", "int64", "uint8", "float16", "float32", "float64"):
-        for shape in ([-1], [-1, 1]):
-            assert float(loss(LABELS, E, mask.astype(dtype).reshape(shape))) == expected
+    for place, dtype in enumerate(("bool", "int32", "int64", "uint8", "float16", "float32", "float64")):
+        shape = [-1, 1] if place % 2 else [-1]
+        assert float(loss(LABELS, E, mask.astype(dtype).reshape(shape))) == expected
     assert float(loss(LABELS, E, -0.25 * mask)) == expected
 
 
@@ -42,9 +42,9 @@ def test_kinds_of_masks(name):
 def test_kinds_of_labels(name):
     loss, E = build(name).loss, embeddings()
     expected = float(loss(LABELS, E))
-    for dtype in (*INTEGERS, "float16", "bfloat16", "float32", "float64"):
-        for shape in ([-1], [-1, 1]):
-            assert float(loss(tf.reshape(tf.cast(LABELS, dtype), shape), E)) == expected
+    for place, dtype in enumerate((*INTEGERS, "float16", "bfloat16", "float32", "float64")):
+        labels = tf.reshape(tf.cast(LABELS, dtype), [-1, 1] if place % 2 else [-1])
+        assert float(loss(labels, E)) == expected
     assert float(loss(LABELS.tolist(), E)) == expected
 
 
