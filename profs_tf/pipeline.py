@@ -11,11 +11,15 @@ import tensorflow as tf
 
 from profs_tf import images as image_ops
 from profs_tf.datasets.image_list import ImageList
+from profs_tf.image_files import image_dataset
 from profs_tf.images import Preprocessing
 from profs_tf.sampling.batch_sampler import BatchSampler
 
 # Folded into the sampler's seed, so that augmentation and sampling do not share random numbers.
 _AUGMENTATION = 0x5EED
+# Bytes of images in memory up to which TensorFlow gets a copy to index, of which tf.data makes another for
+# each iterator. Of larger arrays single images are handed over as they are needed.
+_LARGEST_COPY = 2**28
 
 
 def train_pipeline(
@@ -47,20 +51,18 @@ def train_pipeline(
             f"images, the list has {len(image_list)}."
         )
     preprocessing = preprocessing or image_ops.preprocessing_for(image_list)
-    load = _loader(image_list)
     run_seed = tf.constant([sampler.seed % 2**31, (sampler.seed >> 31) ^ _AUGMENTATION], tf.int32)
 
-    def prepare(step, position, index, label, is_representative):
+    def prepare(image, step, position, label, is_representative):
         seed = tf.random.experimental.stateless_fold_in(run_seed, step)
         seed = tf.random.experimental.stateless_fold_in(seed, position)
-        image = image_ops.prepare_for_training(load(index), preprocessing, seed)
-        return image, label, is_representative
+        return image_ops.prepare_for_training(image, preprocessing, seed), label, is_representative
 
     batch_size = sampler.batch_size
     dataset = tf.data.Dataset.from_generator(
         lambda: _rows(sampler), output_signature=_row_signature(batch_size)
     )
-    dataset = dataset.unbatch().map(prepare, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    dataset = _map_images(dataset.unbatch(), image_list, prepare)
     dataset = dataset.batch(batch_size, drop_remainder=True).prefetch(prefetch)
     # Without it Keras would take the first epoch to be endless instead of asking for `steps_per_epoch`.
     return dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
@@ -71,11 +73,10 @@ def evaluation_pipeline(
 ) -> tf.data.Dataset:
     """Returns all images in order, as uint8 [<=batch_size, crop, crop, 3] batches."""
     preprocessing = preprocessing or image_ops.preprocessing_for(image_list)
-    load = _loader(image_list)
-    dataset = tf.data.Dataset.range(len(image_list)).map(
-        lambda index: image_ops.prepare_for_evaluation(load(index), preprocessing),
-        num_parallel_calls=tf.data.AUTOTUNE,
-        deterministic=True,
+    dataset = _map_images(
+        tf.data.Dataset.range(len(image_list)),
+        image_list,
+        lambda image: image_ops.prepare_for_evaluation(image, preprocessing),
     )
     return dataset.batch(batch_size).prefetch(2)
 
@@ -84,7 +85,7 @@ def _rows(sampler: BatchSampler):
     positions = np.arange(sampler.batch_size)
     for batch in sampler:
         steps = np.full(sampler.batch_size, batch.step, np.int64)
-        yield steps, positions, batch.indices, batch.labels, batch.is_representative
+        yield batch.indices, steps, positions, batch.labels, batch.is_representative
 
 
 def _row_signature(batch_size: int) -> tuple:
@@ -92,18 +93,44 @@ def _row_signature(batch_size: int) -> tuple:
     return whole, whole, whole, whole, tf.TensorSpec([batch_size], tf.float32)
 
 
-def _loader(image_list: ImageList):
-    """Returns the function from an image's index, int64 scalar, to the image in its box, uint8 [H, W, 3]."""
-    load = _whole_image_loader(image_list)
-    if image_list.boxes is None:
-        return load
-    boxes = tf.constant(image_list.boxes)
-    return lambda index: image_ops.crop_to_box(load(index), boxes[index])
+def _map_images(dataset: tf.data.Dataset, image_list: ImageList, prepare) -> tf.data.Dataset:
+    """Maps rows (index, *rest) to ``prepare(image, *rest)``, in parallel, in order.
 
-
-def _whole_image_loader(image_list: ImageList):
+    The image, uint8 [H, W, 3], is the part of the picture in the index's box where the list has boxes.
+    """
+    cut = _box_cutter(image_list)
     if image_list.is_in_memory:
-        pixels = tf.constant(image_list.images)
-        return lambda index: pixels[index]
+        load = _memory_loader(image_list.images)
+        return dataset.map(
+            lambda index, *rest: prepare(cut(load(index), index), *rest),
+            num_parallel_calls=tf.data.AUTOTUNE,
+            deterministic=True,
+        )
     paths = tf.constant(list(image_list.images))
-    return lambda index: image_ops.decode(tf.io.read_file(paths[index]))
+    # Of one element each: cycling through them keeps the order, whatever the number of cores.
+    return dataset.interleave(
+        lambda index, *rest: image_dataset(paths[index]).map(lambda image: prepare(cut(image, index), *rest)),
+        num_parallel_calls=tf.data.AUTOTUNE,
+        deterministic=True,
+    )
+
+
+def _box_cutter(image_list: ImageList):
+    if image_list.boxes is None:
+        return lambda image, index: image
+    boxes = tf.constant(image_list.boxes)
+    return lambda image, index: image_ops.crop_to_box(image, boxes[index])
+
+
+def _memory_loader(pixels: np.ndarray):
+    """Returns the function from an image's index, int64 scalar, to the image."""
+    if pixels.nbytes <= _LARGEST_COPY:
+        copied = tf.constant(pixels)
+        return lambda index: copied[index]
+
+    def load(index):
+        # Not stateful: images may be fetched in parallel though operations must be deterministic.
+        image = tf.numpy_function(lambda i: pixels[i], [index], tf.uint8, stateful=False)
+        return tf.ensure_shape(image, pixels.shape[1:])
+
+    return load

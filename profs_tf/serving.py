@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from profs_tf.image_files import encode_anew, read_encoded
 from profs_tf.images import Preprocessing, decode, prepare_for_evaluation
 
 FLOAT_SIGNATURE = "serving_default"
@@ -22,7 +23,8 @@ def save_embedder(embedder: tf.keras.Model, preprocessing: Preprocessing, path) 
 
     * `serving_default`: `images`, float32 [B, H, W, 3], RGB with values 0 to 255;
     * `uint8_images`: `images`, the same as uint8;
-    * `encoded_images`: `images`, string [B], the bytes of JPEG, PNG, GIF or BMP files of any size.
+    * `encoded_images`: `images`, string [B], the bytes of JPEG, PNG, GIF or BMP files of any size. It has
+      TensorFlow's decoders only (`images.decode`): a turn that the Exif tag asks for is not made.
 
     Each scales and crops as the evaluation does; float values are rounded to whole ones first, so that the
     three agree. Called as a Keras model, the embedder takes images that are scaled and cropped already.
@@ -66,6 +68,8 @@ def save_embedder(embedder: tf.keras.Model, preprocessing: Preprocessing, path) 
 def embed_with_saved(path, image_list, batch_size: int = 128, progress: bool = False) -> np.ndarray:
     """Embeds a data set by the signatures of an exported embedder, float32 [N, D].
 
+    Files that TensorFlow's decoders would not show rightly are decoded by Pillow first, as in training.
+
     Args:
         path: folder that `save_embedder` wrote.
         image_list: N images, in memory or as files.
@@ -75,6 +79,7 @@ def embed_with_saved(path, image_list, batch_size: int = 128, progress: bool = F
     Raises:
         FileNotFoundError: if there is no SavedModel.
         ValueError: if it lacks the signatures, or images have bounding boxes, which no signature takes.
+        UnreadableImageError: if a file cannot be read; the message names it.
     """
     if image_list.boxes is not None:
         raise ValueError(
@@ -86,10 +91,18 @@ def embed_with_saved(path, image_list, batch_size: int = 128, progress: bool = F
     embeddings = []
     for start in range(0, len(image_list), batch_size):
         chunk = image_list.images[start : start + batch_size]
-        images = chunk if image_list.is_in_memory else [Path(file).read_bytes() for file in chunk]
-        embeddings.append(embed(images=tf.constant(images))["embeddings"].numpy())
+        embedded = embed(images=tf.constant(chunk)) if image_list.is_in_memory else _embed_files(embed, chunk)
+        embeddings.append(embedded["embeddings"].numpy())
         bar.add(len(chunk))
     return np.concatenate(embeddings)
+
+
+def _embed_files(embed, paths) -> dict:
+    try:
+        return embed(images=tf.constant([read_encoded(path) for path in paths]))
+    except tf.errors.InvalidArgumentError:
+        # A file has a sound header but not what should follow: Pillow can read it, or names it.
+        return embed(images=tf.constant([encode_anew(path) for path in paths]))
 
 
 def _signature(path, name: str):
