@@ -14,6 +14,7 @@ from profs_tf.command_line import InterruptedRunError, run
 from profs_tf.config import Config
 from profs_tf.evaluation import embed, evaluate, format_report
 from profs_tf.gallery import draw_learning_curves
+from profs_tf.image_files import unreadable_files_named
 from profs_tf.pipeline import train_pipeline
 from profs_tf.run_folder import RunFolder
 from profs_tf.run_log import RunLog
@@ -49,7 +50,8 @@ def main(values: flags.FlagValues) -> None:
     given = config_flags.given(values)
     folder = RunFolder(given.get("output_dir", ""))
     config = resumed_config(folder.read_config(), given) if values.resume else Config(**given)
-    train(config, folder, resume=values.resume, progress=values.progress)
+    with unreadable_files_named():
+        train(config, folder, resume=values.resume, progress=values.progress)
 
 
 def resumed_config(saved: Config, given: dict) -> Config:
