@@ -4,19 +4,20 @@ Shapes: B images, H x W their height and width in pixels.
 
     images [B, H, W, 3], values 0..255  ->  feature map [B, h, w, 1024], h = w = 7 for 224 pixels
 
-Ioffe and Szegedy, Batch Normalization, ICML 2015, appendix; with the filters of the published weights that
-proxy-NCA, SoftTriple, multi-similarity and proxy-anchor start from (``bn_inception`` in PyTorch).
+Ioffe and Szegedy, Batch Normalization, ICML 2015, appendix; as the published weights have it that proxy-NCA,
+SoftTriple, multi-similarity and proxy-anchor start from (``bn_inception`` in PyTorch).
 
-Not to be mistaken for TF-Slim's "Inception V2", which is built after the same paper: that one has a separable
-first convolution, fewer filters in one block, TensorFlow's padding and an epsilon of 1e-3. Neither takes the
-other's weights.
+Not to be mistaken for `inception_v2`, TF-Slim's network of the same paper: that one has a separable first
+convolution, fewer filters in two blocks, TensorFlow's padding and an epsilon of 1e-3. Neither takes the
+other's weights, and figures of one are no figures of the other.
 
 Every convolution has a bias, which batch normalisation cancels in training, since the weights have one.
 Layers carry the names of the PyTorch modules: "inception_3a_1x1" and its "inception_3a_1x1_bn".
 
 Differs: the first convolution takes RGB; its kernel is turned around once, when weights are read. The pools
     of the two reducing blocks (3c, 4e) are Caffe's for maps of even size, and give maps of odd size the size
-    that the block's convolutions give, where Caffe's network cannot be applied.
+    that the block's convolutions give, where Caffe's network cannot be applied. Blocks 4c and 4d have 128
+    filters after the pool, as the weights have, and not the publication's 96.
 """
 
 from __future__ import annotations

@@ -23,11 +23,12 @@ from typing import Optional
 
 import tensorflow as tf
 
+from profs_tf.backbones.converted import load_pretrained
 from profs_tf.backbones.seeding import seed_kernels
 from profs_tf.backbones.slim_checkpoint import load_slim_checkpoint
+from profs_tf.backbones.slim_layers import SlimLayers
 
 SLIM_SCOPE = "InceptionV1"
-SLIM_BATCH_NORM_DECAY = 0.9997
 
 # Filters of the mixed blocks: branch 0 (1x1), branch 1 (1x1, 3x3), branch 2 (1x1, 3x3), branch 3 (pool, 1x1).
 _MIXED_3 = {
@@ -63,10 +64,9 @@ def inception_v1(
             channels.
         pretrained: Path of a TF-Slim checkpoint of this network, in either of TensorFlow's formats: the
             single file (``inception_v1.ckpt``, published as ``inception_v1_2016_08_28.tar.gz``) or the prefix
-            of an index and its data files.
+            of an index and its data files. Or of what ``tools/convert_weights.py`` made of it.
         batch_norm_momentum: Share of the old value that the moving statistics keep at each training step.
-            Default: TF-Slim's 0.9997 with ``pretrained``; 0.9 without, where statistics start from 0 and 1
-            and would need ten thousand steps at 0.9997 before the network could be evaluated.
+            Default: TF-Slim's 0.9997 with ``pretrained``, 0.9 without (`SlimLayers`).
         seed: Makes the initial weights a pure function of this whole number; None draws them from Keras's
             global generator.
 
@@ -77,9 +77,11 @@ def inception_v1(
     Raises:
         ValueError: If ``pretrained`` is not a complete checkpoint of this network.
     """
-    if batch_norm_momentum is None:
-        batch_norm_momentum = 0.9 if pretrained is None else SLIM_BATCH_NORM_DECAY
-    build = _Blocks(batch_norm_momentum)
+    build = SlimLayers(
+        batch_norm_momentum,
+        pretrained is not None,
+        lambda: tf.keras.initializers.TruncatedNormal(stddev=0.01),
+    )
     images = tf.keras.Input(input_shape, name="images")
     x = tf.keras.layers.Rescaling(1 / 127.5, offset=-1.0, dtype="float32", name="rescale")(images)
     x = build.convolution(x, 64, 7, "Conv2d_1a_7x7", strides=2)
@@ -87,52 +89,27 @@ def inception_v1(
     x = build.convolution(x, 64, 1, "Conv2d_2b_1x1")
     x = build.convolution(x, 192, 3, "Conv2d_2c_3x3")
     x = build.max_pool(x, 3, "MaxPool_3a_3x3", strides=2)
-    x = build.mixed(x, _MIXED_3)
+    x = _mixed(build, x, _MIXED_3)
     x = build.max_pool(x, 3, "MaxPool_4a_3x3", strides=2)
-    x = build.mixed(x, _MIXED_4)
+    x = _mixed(build, x, _MIXED_4)
     x = build.max_pool(x, 2, "MaxPool_5a_2x2", strides=2)
-    x = build.mixed(x, _MIXED_5)
+    x = _mixed(build, x, _MIXED_5)
     model = tf.keras.Model(images, x, name="inception_v1")
     if seed is not None:
         seed_kernels(model, seed)
     if pretrained is not None:
-        load_slim_checkpoint(model, pretrained, SLIM_SCOPE)
+        load_pretrained(model, pretrained, lambda: load_slim_checkpoint(model, pretrained, SLIM_SCOPE))
     return model
 
 
-class _Blocks:
-    """Applies the building blocks, which share the momentum of their batch normalisation."""
-
-    def __init__(self, batch_norm_momentum: float):
-        self._momentum = batch_norm_momentum
-
-    def convolution(self, x, filters: int, size: int, name: str, strides: int = 1):
-        name = _MISNAMED.get(name, name)
-        x = tf.keras.layers.Conv2D(
-            filters,
-            size,
-            strides=strides,
-            padding="same",
-            use_bias=False,
-            kernel_initializer=tf.keras.initializers.TruncatedNormal(stddev=0.01),
-            name=name,
-        )(x)
-        x = tf.keras.layers.BatchNormalization(
-            momentum=self._momentum, epsilon=1e-3, scale=False, name=f"{name}.BatchNorm"
-        )(x)
-        return tf.keras.layers.ReLU(name=f"{name}.Relu")(x)
-
-    def max_pool(self, x, size: int, name: str, strides: int = 1):
-        return tf.keras.layers.MaxPooling2D(size, strides=strides, padding="same", name=name)(x)
-
-    def mixed(self, x, blocks: dict):
-        for block, (direct, medium, wide, pooled) in blocks.items():
-            branches = [self.convolution(x, direct, 1, f"{block}.Branch_0.Conv2d_0a_1x1")]
-            for number, (reduced, filters) in ((1, medium), (2, wide)):
-                branch = self.convolution(x, reduced, 1, f"{block}.Branch_{number}.Conv2d_0a_1x1")
-                branch = self.convolution(branch, filters, 3, f"{block}.Branch_{number}.Conv2d_0b_3x3")
-                branches.append(branch)
-            branch = self.max_pool(x, 3, f"{block}.Branch_3.MaxPool_0a_3x3")
-            branches.append(self.convolution(branch, pooled, 1, f"{block}.Branch_3.Conv2d_0b_1x1"))
-            x = tf.keras.layers.Concatenate(name=block)(branches)
-        return x
+def _mixed(build: SlimLayers, x: tf.Tensor, blocks: dict) -> tf.Tensor:
+    for block, (direct, medium, wide, pooled) in blocks.items():
+        branches = [build.convolution(x, direct, 1, f"{block}.Branch_0.Conv2d_0a_1x1")]
+        for number, (reduced, filters) in ((1, medium), (2, wide)):
+            branch = build.convolution(x, reduced, 1, f"{block}.Branch_{number}.Conv2d_0a_1x1")
+            name = f"{block}.Branch_{number}.Conv2d_0b_3x3"
+            branches.append(build.convolution(branch, filters, 3, _MISNAMED.get(name, name)))
+        branch = build.max_pool(x, 3, f"{block}.Branch_3.MaxPool_0a_3x3")
+        branches.append(build.convolution(branch, pooled, 1, f"{block}.Branch_3.Conv2d_0b_1x1"))
+        x = tf.keras.layers.Concatenate(name=block)(branches)
+    return x

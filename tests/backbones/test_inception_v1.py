@@ -1,20 +1,15 @@
 """Inception V1 against TF-Slim's own network, weights passed through TF-Slim's own checkpoint formats."""
 
-import contextlib
-import sys
-
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_slim
-from keras.src.legacy_tf_layers import normalization
+from slim_oracle import random_images, save_both, slim_network
 from tf_slim.nets import inception_v1 as slim_inception_v1
 
 from profs_tf.backbones.inception_v1 import inception_v1
 
 pytestmark = pytest.mark.filterwarnings("ignore:`layer.apply` is deprecated:UserWarning")
-# Where TensorFlow 2.15 looks for the layer that TF-Slim asks it for, were tf_keras installed.
-sys.modules.setdefault("tf_keras.legacy_tf_layers.normalization", normalization)
+SLIM = (slim_inception_v1.inception_v1_base, slim_inception_v1.inception_v1_arg_scope, "InceptionV1")
 
 BLOCKS = [f"Mixed_{block}" for block in ("3b", "3c", "4b", "4c", "4d", "4e", "4f", "5b", "5c")]
 CONVOLUTIONS = ["Conv2d_1a_7x7", "Conv2d_2b_1x1", "Conv2d_2c_3x3"]
@@ -26,76 +21,13 @@ SIDES = (224, 227)
 DECAY = 0.9997
 
 
-class SlimNetwork:
-    """TF-Slim's network in a graph and session of its own, its weights and statistics drawn at random."""
-
-    def __init__(self, session, is_training):
-        self._session = session
-        self._images = tf.compat.v1.placeholder(tf.float32, [None, None, None, 3])
-        with (
-            tf_slim.arg_scope(slim_inception_v1.inception_v1_arg_scope()),
-            tf_slim.arg_scope([tf_slim.batch_norm], is_training=is_training),
-        ):
-            # The base alone takes any image size; the logits are there since published checkpoints have them.
-            net, self._end_points = slim_inception_v1.inception_v1_base(self._images)
-            with tf.compat.v1.variable_scope("InceptionV1/Logits"):
-                tf_slim.conv2d(net, 10, [1, 1], normalizer_fn=None, scope="Conv2d_0c_1x1")
-        tf.compat.v1.train.create_global_step()
-        session.run(tf.compat.v1.global_variables_initializer())
-        drawn = dict(draw_weights(np.random.default_rng(0)))
-        session.run(
-            [variable.initializer for variable in drawn],
-            {variable.initializer.inputs[1]: value for variable, value in drawn.items()},
-        )
-
-    def end_points(self, images):
-        return self._session.run(self._end_points, self._feed(images))
-
-    def statistics_after_a_step(self, images):
-        self._session.run(tf.compat.v1.get_collection(tf.compat.v1.GraphKeys.UPDATE_OPS), self._feed(images))
-        moving = [v for v in tf.compat.v1.global_variables() if "/moving_" in v.op.name]
-        return dict(zip([variable.op.name for variable in moving], self._session.run(moving)))
-
-    def save(self, path, version):
-        saver = tf.compat.v1.train.Saver(write_version=version)
-        return saver.save(self._session, str(path), write_meta_graph=False, write_state=False)
-
-    def _feed(self, images):
-        return {self._images: images / 127.5 - 1}
-
-
-def draw_weights(rng):
-    for variable in tf.compat.v1.global_variables():
-        kind, shape = variable.op.name.rsplit("/", 1)[-1], variable.shape.as_list()
-        if kind == "weights":
-            yield variable, rng.normal(0, np.sqrt(2 / np.prod(shape[:-1])), shape)
-        elif kind == "moving_variance":
-            yield variable, rng.uniform(0.5, 2, shape)
-        elif kind in ("beta", "moving_mean"):
-            yield variable, rng.normal(0, 0.3, shape)
-
-
-@contextlib.contextmanager
-def slim_network(is_training=False):
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        yield SlimNetwork(session, is_training)
-
-
-def random_images(side, number=2):
-    return np.random.default_rng(side).integers(0, 256, (number, side, side, 3)).astype(np.float32)
-
-
 @pytest.fixture(scope="module")
 def slim(tmp_path_factory):
     """Paths of one random TF-Slim network in both formats, and its end points for images of each side."""
     folder = tmp_path_factory.mktemp("slim")
-    with slim_network() as network:
+    with slim_network(*SLIM) as network:
         ends = {side: network.end_points(random_images(side)) for side in SIDES}
-        paths = {
-            "one file": network.save(folder / "v1.ckpt", tf.compat.v1.train.SaverDef.V1),
-            "index and data": network.save(folder / "v2.ckpt", tf.compat.v1.train.SaverDef.V2),
-        }
-    return paths, ends
+        return save_both(folder, network), ends
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +57,7 @@ def test_every_end_point_equals_slim(slim, loaded, written_as):
 def test_a_training_step_moves_the_statistics_as_slim(slim):
     """Each by 0.0003 of its difference to the batch's; seen before rounding has grown with depth."""
     images = random_images(64, number=4)
-    with slim_network(is_training=True) as network:
+    with slim_network(*SLIM, is_training=True) as network:
         want = network.statistics_after_a_step(images)
     ours = inception_v1(pretrained=slim[0]["index and data"])
     before = {layer.name: layer.get_weights() for layer in ours.layers}

@@ -64,6 +64,23 @@ def test_nested_models_and_bare_layers_are_entered():
     np.testing.assert_array_equal(layer.kernel, seeded(5)["a"])
 
 
+@pytest.mark.parametrize("layer_type", [tf.keras.layers.SeparableConv2D, tf.keras.layers.DepthwiseConv2D])
+def test_layers_that_convolve_by_depth(layer_type):
+    def drawn(seed):
+        options = {"filters": 9} if layer_type is tf.keras.layers.SeparableConv2D else {}
+        layer = layer_type(kernel_size=1, depth_multiplier=3, name="a", **options)
+        layer.build((None, 8, 8, 3))
+        seed_kernels(layer, seed)
+        return [value.ravel() for value in layer.get_weights()[:-1]]
+
+    first, again, other = drawn(0), drawn(0), drawn(1)
+    for left, same, different in zip(first, again, other):
+        np.testing.assert_array_equal(left, same)
+        assert np.all(left != different)
+    if len(first) == 2:
+        assert len(np.intersect1d(first[0], first[1])) == 0
+
+
 @pytest.mark.parametrize("seed", [-1, 1.5, "1", True])
 def test_bad_seed_is_refused(seed):
     with pytest.raises(ValueError, match=r"`seed` must be a whole number >= 0, got"):
