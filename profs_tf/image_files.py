@@ -32,12 +32,23 @@ _TURNED = (
 )
 # Chunks of PNG that may tell the same: Exif, its older forms, and XMP, which may be compressed.
 _PNG_METADATA = r"\C*(?:eXIf|Raw profile type (?:exif|APP1)|XML:com\.adobe\.xmp)\C*"
+_RULE = "`path` must be a readable picture, got "
+_CURE = "Repair or remove the file; `python -m profs_tf.check_data` lists all such files."
 _DEEP_MODES = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 _TRANSPARENT_MODES = ("RGBA", "RGBa", "LA", "La", "PA")
 
 
 class UnreadableImageError(ValueError):
-    """A picture file cannot be read; the message names it and says why."""
+    """A picture file cannot be read; the message names it and says why.
+
+    Attributes:
+        summary: file and reason, without the advice.
+    """
+
+    def __init__(self, summary: str):
+        """Makes the error of "FILE: REASON"."""
+        self.summary = summary
+        super().__init__(f"{_RULE}{summary}. {_CURE}")
 
 
 def image_dataset(path: tf.Tensor) -> tf.data.Dataset:
@@ -153,7 +164,7 @@ def unreadable_files_named() -> Iterator[None]:
     try:
         yield
     except tf.errors.OpError as error:
-        found = re.search(rf"{UnreadableImageError.__name__}: (.*)", error.message)
+        found = re.search(f"{re.escape(_RULE)}(.*)\\. {re.escape(_CURE)}", error.message)
         if not found:
             raise
         raise UnreadableImageError(found.group(1)) from error
@@ -173,10 +184,7 @@ def _unreadable(path, error: Exception) -> UnreadableImageError:
         reason = error.strerror
     else:
         reason = f"{error or type(error).__name__}"
-    return UnreadableImageError(
-        f"`path` must be a readable picture, got {path}: {' '.join(reason.split())}. Repair or remove the "
-        "file; `python -m profs_tf.check_data` lists all such files."
-    )
+    return UnreadableImageError(f"{path}: {' '.join(reason.split())}")
 
 
 def _to_rgb(image: Image.Image) -> np.ndarray:

@@ -1,0 +1,140 @@
+import shutil
+
+import numpy as np
+import pytest
+from conftest import TRAIN, run_command
+from PIL import Image
+
+from profs_tf import check_data, command_line
+
+
+def save(picture, path, **options):
+    path.parent.mkdir(exist_ok=True)
+    Image.fromarray(picture).save(path, **options)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Four classes: two train, two test; an unreadable file and duplicates among them."""
+    random = np.random.default_rng(0)
+    root = tmp_path / "bilder ü"
+    root.mkdir()
+    for name in "abcd":
+        for number in range(3):
+            save(random.integers(0, 256, (20, 30, 3), np.uint8), root / name / f"{number}.png")
+    shutil.copy(root / "a" / "0.png", root / "d" / "copy of a.png")
+    shutil.copy(root / "c" / "1.png", root / "c" / "twice.png")
+    for number in range(3):
+        (root / "c" / f"{number}.png").unlink()
+    (root / "b" / "Kaputt ü.JPG").write_bytes(b"")
+    grey = random.integers(0, 256, (50, 40), np.uint8)
+    save(grey, root / "b" / "grey.jpg")
+    shutil.copy(root / "d" / "1.png", root / "a" / "also d.png")
+    return root
+
+
+def run_check(monkeypatch, *arguments):
+    """Runs the command in this process; returns its exit code."""
+    monkeypatch.setattr("sys.argv", ["check_data", *map(str, arguments)])
+    monkeypatch.setattr(command_line, "_start_logging", lambda: None)
+    try:
+        command_line.run(check_data.main, check_data.define_flags, check_data.USAGE)
+    except SystemExit as stopped:
+        return stopped.code
+    return 0
+
+
+def section(output, title):
+    """The lines below the line that begins with a title, up to the next title."""
+    lines = iter(output.splitlines())
+    count = next(int(line.rpartition(" ")[2]) for line in lines if line.strip().startswith(title + ":"))
+    found = []
+    for line in lines:
+        if not line.startswith("    "):
+            break
+        found.append(line.strip())
+    assert len(found) == count
+    return found
+
+
+def test_reports_what_training_would_stumble_over(folder, monkeypatch, capsys):
+    assert run_check(monkeypatch, f"--dataset=folder:{folder}") == 1
+    output = capsys.readouterr().out
+    assert section(output, "unreadable files") == [f"{folder}/b/Kaputt ü.JPG: it is empty"]
+    assert section(output, "groups of exact duplicates") == [
+        f"train and test: {folder}/a/0.png (train, a) = {folder}/d/copy of a.png (test, d)",
+        f"train and test: {folder}/a/also d.png (train, a) = {folder}/d/1.png (test, d)",
+    ]
+    assert "train: 9 images of 2 classes" in output
+    assert "width 30 to 40, height 20 to 50, median 30 x 20 pixels; RGB 7, L 1; PNG 7, JPEG 1" in output
+    assert output.count("classes with one image: 0") == 1
+    assert "classes with one image: 1\n    c\n" in output
+
+
+def test_sound_pictures_end_well_with_a_contact_sheet(folder, tmp_path, monkeypatch, capsys):
+    (folder / "b" / "Kaputt ü.JPG").unlink()
+    sheets = [tmp_path / f"{name}.png" for name in ("one", "same", "other")]
+    for sheet, seed in zip(sheets, (1, 1, 2)):
+        code = run_check(
+            monkeypatch,
+            f"--dataset=folder:{folder}",
+            "--train_classes=0.25",
+            f"--contact_sheet={sheet}",
+            f"--seed={seed}",
+            "--sheet_classes=3",
+        )
+        assert code == 0
+    assert "train: 4 images of 1 classes" in capsys.readouterr().out
+    pixels = [np.asarray(Image.open(sheet)) for sheet in sheets]
+    np.testing.assert_array_equal(pixels[0], pixels[1])
+    assert pixels[0].shape != pixels[2].shape or (pixels[0] != pixels[2]).any()
+
+
+def test_contact_sheet_shows_the_pictures(tmp_path, monkeypatch):
+    root = tmp_path / "flat"
+    root.mkdir()
+    colours = {"red": (250, 0, 0), "green": (0, 250, 0)}
+    for name, colour in colours.items():
+        for number in range(2):
+            save(np.full((8, 8, 3), colour, np.uint8), root / name / f"{number}.png")
+    sheet = tmp_path / "sheet.png"
+    run_check(monkeypatch, f"--dataset=folder:{root}", f"--contact_sheet={sheet}")
+    pixels = np.asarray(Image.open(sheet)).astype(int)
+    for colour in colours.values():
+        assert (np.abs(pixels - colour).max(axis=-1) == 0).sum() == 2 * 96 * 96
+
+
+def test_pictures_in_memory(monkeypatch, capsys):
+    assert run_check(monkeypatch, "--dataset=emoji") == 0
+    output = capsys.readouterr().out
+    assert "train: 4,281 images of 561 classes\n  width 48 to 48" in output
+    assert section(output, "unreadable files") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--dataset=nothing"], "`name` must be one of emoji, cub200"),
+        (["--sheet_classes=0"], "`sheet_classes` must be >= 1, got 0"),
+        (["--seed=-1"], "`seed` must be >= 0, got -1"),
+        (["--contact=x"], "Unknown command line flag 'contact'"),
+    ],
+)
+def test_bad_use_is_refused(arguments, message, monkeypatch, capsys):
+    assert run_check(monkeypatch, *arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["train", "check_data"])
+def test_commands_name_an_unreadable_file_without_a_traceback(command, folder, tmp_path):
+    arguments = [f"--dataset=folder:{folder}"]
+    if command == "train":
+        arguments += [*TRAIN, f"--output_dir={tmp_path / 'run'}"]
+    done = run_command(command, *arguments, expected=2 if command == "train" else 1)
+    assert "Traceback" not in done.stdout + done.stderr
+    if command == "train":
+        (line,) = (line for line in done.stderr.splitlines() if line.startswith("train: "))
+        assert line.startswith(
+            f"train: `path` must be a readable picture, got {folder}/b/Kaputt ü.JPG: it is empty."
+        )
