@@ -14,15 +14,17 @@ import tensorflow as tf
 
 from profs_tf.backbones.bn_inception import bn_inception
 from profs_tf.backbones.conv4 import conv4
+from profs_tf.backbones.googlenet import googlenet
 from profs_tf.backbones.inception_v1 import inception_v1
 from profs_tf.backbones.inception_v2 import inception_v2
 from profs_tf.backbones.resnet50 import resnet50
 
 _BACKBONES = {
-    function.__name__: function for function in (bn_inception, conv4, inception_v1, inception_v2, resnet50)
+    function.__name__: function
+    for function in (bn_inception, conv4, googlenet, inception_v1, inception_v2, resnet50)
 }
 
-__all__ = ["bn_inception", "conv4", "get", "inception_v1", "inception_v2", "names", "resnet50"]
+__all__ = ["bn_inception", "conv4", "get", "googlenet", "inception_v1", "inception_v2", "names", "resnet50"]
 
 
 def names() -> list[str]:

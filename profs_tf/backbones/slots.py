@@ -87,3 +87,17 @@ def weights_by_name(model: tf.keras.Model, words: Mapping[str, str]) -> dict[tup
         for variable in layer.weights:
             found[layer.name, words[variable.name.rsplit("/", 1)[-1].split(":")[0]]] = variable
     return found
+
+
+def kernel_slot(variable: tf.Variable, blue_first: bool) -> Slot:
+    """Returns the place of a kernel that is published as [out, in, height, width].
+
+    Args:
+        variable: Keras's, [height, width, in, out].
+        blue_first: Whether the published kernel takes BGR; the variable takes RGB.
+    """
+    height, width, inputs, outputs = variable.shape
+    order = slice(None, None, -1 if blue_first else 1)
+    return Slot(
+        variable, (outputs, inputs, height, width), lambda kernel: kernel.transpose(2, 3, 1, 0)[:, :, order]
+    )

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import tensorflow as tf
 
-from profs_tf.backbones.slots import Slot, fill, weights_by_name
+from profs_tf.backbones.slots import Slot, fill, kernel_slot, weights_by_name
 from profs_tf.backbones.tensor_archive import read_tensors
 
 _WORDS = {
@@ -40,7 +40,9 @@ def load_state_dict(model: tf.keras.Model, path: str, blue_first: str) -> None:
     """
     tensors = {name: _vector(value) for name, value in read_tensors(path).items()}
     slots = {
-        f"{layer}.{word}": _slot(variable, layer == blue_first)
+        f"{layer}.{word}": kernel_slot(variable, layer == blue_first)
+        if len(variable.shape) == 4
+        else Slot(variable, tuple(variable.shape))
         for (layer, word), variable in weights_by_name(model, _WORDS).items()
     }
     fill(
@@ -55,14 +57,3 @@ def load_state_dict(model: tf.keras.Model, path: str, blue_first: str) -> None:
 
 def _vector(value: np.ndarray) -> np.ndarray:
     return value[0] if value.ndim == 2 and len(value) == 1 else value
-
-
-def _slot(variable: tf.Variable, blue_first: bool) -> Slot:
-    shape = tuple(variable.shape)
-    if len(shape) == 1:
-        return Slot(variable, shape)
-    height, width, inputs, outputs = shape
-    published = (outputs, inputs, height, width)
-    if blue_first:
-        return Slot(variable, published, lambda kernel: kernel.transpose(2, 3, 1, 0)[:, :, ::-1])
-    return Slot(variable, published, lambda kernel: kernel.transpose(2, 3, 1, 0))

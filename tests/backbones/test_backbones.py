@@ -8,7 +8,14 @@ import tensorflow as tf
 
 from profs_tf import backbones
 
-CHANNELS = {"bn_inception": 1024, "conv4": 64, "inception_v1": 1024, "inception_v2": 1024, "resnet50": 2048}
+CHANNELS = {
+    "bn_inception": 1024,
+    "conv4": 64,
+    "googlenet": 1024,
+    "inception_v1": 1024,
+    "inception_v2": 1024,
+    "resnet50": 2048,
+}
 
 
 @pytest.fixture(scope="module", params=sorted(CHANNELS))

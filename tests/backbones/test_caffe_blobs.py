@@ -1,0 +1,107 @@
+"""Caffe's blobs in Keras layers: the order of axes, what is left out and what is refused, on two layers."""
+
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from profs_tf.backbones.caffe_blobs import load_caffe_blobs
+
+BLOBS = {
+    "conv1/3x3/weights": (4, 3, 5, 2),
+    "conv1/3x3/biases": (4,),
+    "last/weights": (2, 4, 1, 1),
+    "last/biases": (2,),
+}
+EXTRAS = {
+    "loss1/conv/weights": (5, 4, 1, 1),
+    "loss2/classifier/biases": (5,),
+    "loss3/classifier/weights": (5, 2),
+}
+
+
+@pytest.fixture
+def model():
+    images = tf.keras.Input((None, None, 3))
+    x = tf.keras.layers.Conv2D(4, (5, 2), name="conv1.3x3")(images)
+    return tf.keras.Model(images, tf.keras.layers.Conv2D(2, 1, name="last")(x), name="net")
+
+
+def draw(shapes):
+    rng = np.random.default_rng(0)
+    return {name: np.asarray(rng.uniform(0.5, 1, shape), np.float32) for name, shape in shapes.items()}
+
+
+def write(folder, values):
+    np.savez(folder / "net.npz", **values)
+    return folder / "net.npz"
+
+
+@pytest.mark.parametrize("blue_first", ["none", "conv1.3x3"])
+def test_every_blob_has_its_place(model, tmp_path, blue_first):
+    values = draw({**BLOBS, **EXTRAS})
+    load_caffe_blobs(model, write(tmp_path, values), blue_first)
+    kernel, bias = model.get_layer("conv1.3x3").get_weights()
+    want = values["conv1/3x3/weights"]
+    for out, channel, row, column in np.ndindex(want.shape):
+        placed = channel if blue_first == "none" else 2 - channel
+        assert kernel[row, column, placed, out] == want[out, channel, row, column]
+    np.testing.assert_array_equal(bias, values["conv1/3x3/biases"])
+    last = model.get_layer("last").get_weights()
+    np.testing.assert_array_equal(last[0][0, 0], values["last/weights"][:, :, 0, 0].T)
+    np.testing.assert_array_equal(last[1], values["last/biases"])
+
+
+def refused(model, path, message):
+    before = model.get_weights()
+    with pytest.raises(ValueError, match=message) as caught:
+        load_caffe_blobs(model, path, "none")
+    assert re.match("`pretrained` must ", str(caught.value))
+    assert "net.npz" in str(caught.value)
+    for left, right in zip(model.get_weights(), before):
+        np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize("missing", BLOBS)
+def test_one_missing_blob(model, tmp_path, missing):
+    values = draw({name: shape for name, shape in BLOBS.items() if name != missing})
+    refused(model, write(tmp_path, values), f"Caffe's blobs of net with its 4 .*: {missing} is missing")
+
+
+@pytest.mark.parametrize("extra", ["conv3/weights", "loss4/fc/weights", "conv1/3x3/scale"])
+def test_a_blob_without_place(model, tmp_path, extra):
+    refused(model, write(tmp_path, draw({**BLOBS, extra: (2,)})), f"{extra} has no place in the model")
+
+
+@pytest.mark.parametrize("shape", [(5, 2, 3, 4), (4, 30)])
+def test_a_kernel_in_another_order(model, tmp_path, shape):
+    path = write(tmp_path, draw({**BLOBS, "conv1/3x3/weights": shape}))
+    refused(model, path, re.escape(f"conv1/3x3/weights has shape {list(shape)} instead of [4, 3, 5, 2]"))
+
+
+def test_weights_that_are_not_finite(model, tmp_path):
+    values = draw(BLOBS)
+    values["last/biases"][1] = np.inf
+    refused(model, write(tmp_path, values), "finite weights.*last/biases is not")
+
+
+@pytest.mark.parametrize("bad", [np.array(["x"]), np.array([1, 2])])
+def test_what_is_no_floating_point_array(model, tmp_path, bad):
+    refused(model, write(tmp_path, {**draw(BLOBS), "last/biases": bad}), "floating-point.*last/biases")
+
+
+def test_pickled_objects_are_not_read(model, tmp_path):
+    refused(model, write(tmp_path, {**draw(BLOBS), "x": np.array([{}], object)}), "allow_pickle=False")
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.4, 0.99])
+def test_a_truncated_file(model, tmp_path, kept):
+    path = write(tmp_path, draw(BLOBS))
+    content = path.read_bytes()
+    path.write_bytes(content[: int(kept * len(content))])
+    refused(model, path, "must be a complete .npz file")
+
+
+def test_no_such_file(model, tmp_path):
+    refused(model, tmp_path / "no" / "net.npz", "must be a complete .npz file")
