@@ -119,7 +119,7 @@ def _convolution(x: tf.Tensor, filters: int, size: int, name: str, strides: int 
 
 
 def _normalised(x: tf.Tensor, name: str) -> tf.Tensor:
-    # Squares overflow in half precision. The operation becomes a stock layer of Keras, which has none of its own.
+    # Squares overflow in half precision. Keras makes a stock layer of the operation, which loads anywhere.
     x = tf.keras.layers.Activation("linear", dtype="float32", name=f"{name}.cast")(x)
     x = tf.nn.local_response_normalization(x, depth_radius=2, bias=1.0, alpha=1e-4 / 5, beta=0.75)
     return tf.keras.layers.Activation("linear", name=name)(x)

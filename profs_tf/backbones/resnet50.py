@@ -18,6 +18,7 @@ from typing import Optional
 import h5py
 import tensorflow as tf
 
+from profs_tf.backbones.converted import is_converted, load_converted
 from profs_tf.backbones.seeding import seed_kernels
 
 # Mean red, green and blue of ImageNet's training images, which Keras's published weights expect subtracted.
@@ -38,7 +39,8 @@ def resnet50(
         input_shape: (height, width, 3); height and width may be None, otherwise at least 32 pixels.
         pretrained: "imagenet" downloads Keras's published weights; or the path of an HDF5 file that holds
             weights of ``tf.keras.applications.ResNet50(include_top=False)``, such as the published file
-            ``resnet50_weights_tf_dim_ordering_tf_kernels_notop.h5``.
+            ``resnet50_weights_tf_dim_ordering_tf_kernels_notop.h5``, or of what ``tools/convert_weights.py``
+            made of one.
         batch_norm_momentum: Share of the old value that the moving statistics keep at each training step.
             Default: Keras's 0.99 with ``pretrained``, 0.9 without.
         seed: Makes the initial weights a pure function of this whole number; None draws them from Keras's
@@ -58,12 +60,15 @@ def resnet50(
     images = tf.keras.Input(input_shape, name="images")
     offset = [-mean for mean in IMAGENET_MEAN_RGB]
     centred = tf.keras.layers.Rescaling(1.0, offset=offset, dtype="float32", name="rescale")(images)
-    model = _read(centred, pretrained)
+    converted = pretrained is not None and is_converted(pretrained)
+    model = _read(centred, None if converted else pretrained)
     if batch_norm_momentum is None and pretrained is None:
         batch_norm_momentum = 0.9
     if batch_norm_momentum is not None:
         _set_momentum(model, batch_norm_momentum)
-    if pretrained is not None:
+    if converted:
+        load_converted(model, pretrained)
+    elif pretrained is not None:
         kernel = model.get_layer("conv1_conv").kernel
         kernel.assign(kernel[:, :, ::-1])
     elif seed is not None:

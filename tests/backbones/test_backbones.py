@@ -23,6 +23,16 @@ def built(request):
     return request.param, backbones.get(request.param)((64, 64, 3), seed=0)
 
 
+@pytest.fixture(scope="module")
+def half(built):
+    """The same network again, with the same seed, in half precision: its weights stay in float32."""
+    tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        return backbones.get(built[0])((64, 64, 3), seed=0)
+    finally:
+        tf.keras.mixed_precision.set_global_policy("float32")
+
+
 def test_names_are_those_that_can_be_got():
     assert backbones.names() == sorted(CHANNELS)
     for name in backbones.names():
@@ -54,10 +64,8 @@ def test_layers_are_keras_own(built):
     assert {type(layer).__module__.split(".")[0] for layer in built[1].layers} == {"keras"}
 
 
-def test_same_seed_same_bits(built):
-    name, network = built
-    again = backbones.get(name)((64, 64, 3), seed=0)
-    for left, right in zip(network.get_weights(), again.get_weights()):
+def test_same_seed_same_bits(built, half):
+    for left, right in zip(built[1].get_weights(), half.get_weights()):
         np.testing.assert_array_equal(left, right)
 
 
@@ -71,13 +79,9 @@ def test_first_convolution_sees_values_about_zero(built):
     assert ends[0].max() < 0 < ends[1].min()
 
 
-def test_scaling_is_exact_in_half_precision(built):
-    tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    try:
-        network = backbones.get(built[0])((64, 64, 3))
-    finally:
-        tf.keras.mixed_precision.set_global_policy("float32")
-    scaled = tf.keras.Model(network.input, network.get_layer("rescale").output)
+def test_scaling_is_exact_in_half_precision(half):
+    scaled = tf.keras.Model(half.input, half.get_layer("rescale").output)
     values = np.broadcast_to(np.arange(64, dtype="f")[:, None, None] * 4 + 0.5, (1, 64, 64, 3))
+    assert half.output.dtype == tf.bfloat16
     assert scaled(values).dtype == tf.float32
     assert len(np.unique(scaled(values).numpy()[..., 0])) == 64

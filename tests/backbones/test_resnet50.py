@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from profs_tf.backbones.converted import save_converted
 from profs_tf.backbones.resnet50 import resnet50
 
 
@@ -39,6 +40,13 @@ def test_rgb_in_gives_what_keras_gives_after_its_preprocessing(published, loaded
     want = published[0](tf.keras.applications.resnet50.preprocess_input(images.copy()))
     assert np.std(want) > 0.01
     np.testing.assert_allclose(loaded(images), want, atol=1e-5)
+
+
+def test_converted_weights_are_the_same(published, loaded, tmp_path):
+    path = str(tmp_path / "converted.h5")
+    save_converted(loaded, path, [published[1]])
+    for left, right in zip(resnet50(pretrained=path).get_weights(), loaded.get_weights()):
+        np.testing.assert_array_equal(left, right)
 
 
 def test_parameter_counts(loaded):
