@@ -1,0 +1,222 @@
+import fcntl
+import itertools
+import os
+import re
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from profs_tf import image_cache
+from profs_tf.config import Config
+from profs_tf.datasets.image_list import ImageList
+from profs_tf.image_cache import CACHES, cached, free_memory
+from profs_tf.image_files import UnreadableImageError
+from profs_tf.images import Preprocessing
+from profs_tf.pipeline import evaluation_pipeline, train_pipeline
+from profs_tf.sampling.batch_sampler import BatchSampler
+
+PREPROCESSING = Preprocessing(resize=20, crop=16)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Pictures of several sizes, one of them read by Pillow, with boxes."""
+    random = np.random.default_rng(0)
+    paths = []
+    for number in range(12):
+        path = tmp_path / f"bild ü {number}.{'gif' if number == 5 else 'jpg'}"
+        Image.fromarray(random.integers(0, 256, (30 + number, 40, 3), np.uint8)).save(path)
+        paths.append(str(path))
+    boxes = np.tile(np.float32([3, 4, 25, 20]), [12, 1])
+    return ImageList(paths, np.arange(12) // 3, list("abcd"), "pictures", boxes)
+
+
+@pytest.fixture
+def no_decoding(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("decoded again")
+
+    return lambda: monkeypatch.setattr(image_cache, "evaluation_pipeline", refuse)
+
+
+def cache_files(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize(("cache", "largest_copy"), [("memory", 2**28), ("disk", 0)])
+def test_batches_are_those_without_a_cache(cache, largest_copy, files, tmp_path, monkeypatch):
+    monkeypatch.setattr("profs_tf.pipeline._LARGEST_COPY", largest_copy)
+    kept = cached(files, PREPROCESSING, cache, tmp_path / "cache")
+    assert kept.is_in_memory
+    assert kept.boxes is None
+    assert kept.images.shape == (12, 20, 20, 3)
+    assert (kept.name, kept.class_names) == (files.name, files.class_names)
+    sampler = BatchSampler(files.labels, 6, 2, seed=3)
+    pairs = [
+        (
+            train_pipeline(images, sampler, PREPROCESSING).take(4).as_numpy_iterator()
+            for images in (files, kept)
+        ),
+        (evaluation_pipeline(images, PREPROCESSING, 5).as_numpy_iterator() for images in (files, kept)),
+    ]
+    for pair in pairs:
+        for plain, fast in itertools.zip_longest(*pair):
+            for one, other in zip(plain, fast):
+                np.testing.assert_array_equal(one, other)
+
+
+def test_a_file_is_written_once(files, tmp_path, no_decoding):
+    folder = tmp_path / "new" / "cache"
+    first = cached(files, PREPROCESSING, "disk", folder)
+    no_decoding()
+    again = cached(files, PREPROCESSING, "disk", folder)
+    np.testing.assert_array_equal(first.images, again.images)
+    assert isinstance(again.images.base, np.memmap)
+    assert len(cache_files(folder)) == 1
+
+
+def test_every_change_of_the_source_is_noticed(files, tmp_path):
+    folder = tmp_path / "cache"
+    seen = set()
+
+    def check_new(image_list, preprocessing=PREPROCESSING):
+        images = cached(image_list, preprocessing, "disk", folder).images
+        new = set(cache_files(folder)) - seen
+        assert len(new) == 1
+        seen.update(new)
+        return images
+
+    check_new(files)
+    check_new(files, Preprocessing(resize=24, crop=16))
+    moved = files.boxes.copy()
+    moved[7] += 1
+    check_new(ImageList(files.images, files.labels, files.class_names, boxes=moved))
+    check_new(ImageList(files.images, files.labels, files.class_names))
+    check_new(files.take(np.arange(11, -1, -1)))
+    entry = os.stat(files.images[2])
+    replacement = files.images[2] + ".new"
+    Image.new("RGB", (40, 32), "red").save(replacement, "JPEG")
+    os.replace(replacement, files.images[2])
+    os.utime(files.images[2], ns=(entry.st_atime_ns, entry.st_mtime_ns))
+    images = check_new(files)  # same time, other size
+    assert np.abs(images[2].astype(int) - (254, 0, 0)).max() <= 1
+    os.utime(files.images[3], ns=(0, 1))
+    check_new(files)  # same size, other time
+
+
+def test_what_a_killed_writer_left_is_written_over(files, tmp_path):
+    folder = tmp_path / "cache"
+    expected = cached(files, PREPROCESSING, "disk", folder).images.copy()
+    (name,) = cache_files(folder)
+    content = (folder / name).read_bytes()
+    (folder / name).unlink()
+    (folder / name.replace(".npy", ".part")).write_bytes(content[: len(content) // 2])
+    np.testing.assert_array_equal(cached(files, PREPROCESSING, "disk", folder).images, expected)
+    assert cache_files(folder) == [name]
+
+
+def test_a_living_writer_is_waited_for(files, tmp_path, no_decoding):
+    folder = tmp_path / "cache"
+    expected = cached(files, PREPROCESSING, "disk", folder).images.copy()
+    (name,) = cache_files(folder)
+    part = folder / name.replace(".npy", ".part")
+    (folder / name).rename(part)
+    no_decoding()
+    found = []
+    with open(part, "rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        waiting = threading.Thread(
+            target=lambda: found.append(cached(files, PREPROCESSING, "disk", folder).images)
+        )
+        waiting.start()
+        time.sleep(0.3)
+        assert not found
+        part.rename(folder / name)
+    waiting.join(20)
+    np.testing.assert_array_equal(found[0], expected)
+    assert cache_files(folder) == [name]
+
+
+@pytest.mark.parametrize("cache", ["memory", "disk"])
+def test_an_unreadable_file_is_named_and_nothing_left(cache, files, tmp_path):
+    with open(files.images[4], "r+b") as file:
+        file.truncate(300)
+    with pytest.raises(UnreadableImageError, match=re.escape(files.images[4])):
+        cached(files, PREPROCESSING, cache, tmp_path / "cache")
+    if cache == "disk":
+        assert cache_files(tmp_path / "cache") == []
+
+
+@pytest.mark.parametrize(
+    ("free", "folder", "kind"), [(28_800, None, "memory"), (28_799, None, "none"), (28_799, "cache", "disk")]
+)
+def test_auto_takes_half_of_the_free_memory_at_most(free, folder, kind, files, tmp_path, monkeypatch):
+    monkeypatch.setattr(image_cache, "free_memory", lambda: free)
+    kept = cached(files, PREPROCESSING, "auto", folder and tmp_path / folder)
+    if kind == "none":
+        assert kept is files
+    else:
+        assert isinstance(kept.images.base, np.memmap) == (kind == "disk")
+
+
+def test_what_needs_no_cache_is_left_alone(files):
+    in_memory = ImageList(np.zeros([2, 8, 8, 3], np.uint8), [0, 1], ["a", "b"])
+    assert cached(in_memory, PREPROCESSING, "memory") is in_memory
+    assert cached(files, PREPROCESSING, "none") is files
+    assert cached(files, Preprocessing(resize=0, crop=8), "auto") is files
+
+
+def test_wrong_use_is_refused(files, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="`cache` must be one of auto, none, memory, disk, got 'ram'"):
+        cached(files, PREPROCESSING, "ram")
+    with pytest.raises(ValueError, match="`cache_dir` must name a folder for `cache` disk"):
+        cached(files, PREPROCESSING, "disk")
+    with pytest.raises(ValueError, match="`cache` must be none or auto for pictures of their own sizes"):
+        cached(files, Preprocessing(resize=0, crop=8), "memory")
+    monkeypatch.setattr(image_cache, "free_memory", lambda: 14_399)
+    with pytest.raises(ValueError, match="`cache` memory needs 0.0 GB free, got 0.0. Take disk"):
+        cached(files, PREPROCESSING, "memory")
+    monkeypatch.setattr(image_cache.shutil, "disk_usage", lambda _: SimpleNamespace(free=14_399))
+    with pytest.raises(ValueError, match="`cache_dir` needs 0.0 GB free, .*cache has 0.0"):
+        cached(files, PREPROCESSING, "disk", tmp_path / "cache")
+
+
+def test_flags_have_the_same_choices():
+    (field,) = (field for field in Config.__dataclass_fields__.values() if field.name == "cache")
+    assert field.metadata["choices"] == CACHES
+
+
+def test_free_memory_is_plausible():
+    assert 2**24 < free_memory() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def peak_memory():
+    lines = Path("/proc/self/status").read_text("ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
+
+
+@pytest.mark.parametrize("cache", ["memory", "disk"])
+def test_takes_no_more_memory_than_its_bytes_and_a_tenth(cache, tmp_path):
+    path = tmp_path / "small.png"
+    Image.new("RGB", (8, 8), "red").save(path)
+    preprocessing = Preprocessing(resize=256, crop=224)
+
+    def use(count):
+        images = ImageList.from_labels([str(path)] * count, np.arange(count) // 2)
+        kept = cached(images, preprocessing, cache, tmp_path)
+        sampler = BatchSampler(kept.labels, 8, 2)
+        for _ in train_pipeline(kept, sampler, preprocessing).take(20):
+            pass
+        return kept.images.nbytes
+
+    use(100)
+    Path("/proc/self/clear_refs").write_text("5", "ascii")
+    before = peak_memory()
+    size = use(1400)
+    assert size > 2**28
+    assert peak_memory() - before < 1.1 * size
