@@ -111,6 +111,13 @@ class Config:
         minimum=0,
     )
     mirror: bool = option(True, "Whether training mirrors images left to right at random.")
+    cache: str = option(
+        "auto",
+        "Where decoded pictures stay from epoch to epoch. auto: in memory if they take at most half of what "
+        "is free, else on disk if --cache_dir is given, else nowhere.",
+        choices=("auto", "none", "memory", "disk"),
+    )
+    cache_dir: Optional[str] = option(None, "Folder for files of decoded pictures (--cache=auto or disk).")
 
     learning_rate: float = option(
         1e-5, "Adam's learning rate; the paper takes 1e-4 for SOP, 1e-5 for CUB and Cars196.", above=0.0

@@ -14,6 +14,7 @@ from profs_tf.command_line import InterruptedRunError, run
 from profs_tf.config import Config
 from profs_tf.evaluation import embed, evaluate, format_report
 from profs_tf.gallery import draw_learning_curves
+from profs_tf.image_cache import cached
 from profs_tf.image_files import unreadable_files_named
 from profs_tf.pipeline import train_pipeline
 from profs_tf.run_folder import RunFolder
@@ -32,7 +33,7 @@ checkpoints/ (the whole state, for --resume), best/ (weights of the best epoch),
 metrics.json and learning_curves.png. Ctrl-C saves and stops; --resume goes on as if nothing had happened."""
 
 # What may differ from the saved run when it is resumed.
-_CHANGEABLE = ("output_dir", "epochs", "data_dir")
+_CHANGEABLE = ("output_dir", "epochs", "data_dir", "cache", "cache_dir")
 _KERAS_VERBOSITY = {"bar": 1, "line": 2, "tqdm": 0, "none": 0}
 
 
@@ -88,6 +89,10 @@ def train(config: Config, folder: RunFolder, resume: bool = False, progress: str
     folder.check_space(model.embedder.count_params())
     if not resume:
         folder.create(config)
+    train_images, test_images = (
+        cached(images, preprocessing, config.cache, config.cache_dir, progress=progress != "none")
+        for images in (train_images, test_images)
+    )
 
     recall = RecallCallback(
         test_images,
