@@ -6,8 +6,8 @@
     python tools/convert_weights.py --show bn_inception.h5
 
 A backbone says which format it reads: a TF-Slim checkpoint (one file, or the prefix of .index and .data
-files), a PyTorch state dict or Caffe's blobs in an .npz file. `--pretrained` of the commands takes the new file
-like the old one, and so does `load_weights` of the backbone in Keras. The file carries a manifest: the
+files), a PyTorch state dict or Caffe's blobs in an .npz file. `--pretrained` of the commands takes the new
+file like the old one, and so does `load_weights` of the backbone in Keras. The file carries a manifest: the
 backbone, the SHA-256 of the source, the scaling of images, and names, shapes and SHA-256 of the weights.
 """
 

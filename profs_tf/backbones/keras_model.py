@@ -1,0 +1,98 @@
+"""Any Keras model in a file as a backbone: what was trained elsewhere, to be fine-tuned.
+
+Shapes: B images, H x W their height and width in pixels, C channels or features.
+
+    images [B, H, W, 3], values 0..255  ->  feature map [B, h, w, C] or features [B, C]
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Optional
+
+import tensorflow as tf
+
+
+def is_keras_model(path: str) -> bool:
+    """Returns whether ``path`` is a SavedModel folder or a file that Keras may have written."""
+    if os.path.isfile(path):
+        return os.path.splitext(path)[1] in (".keras", ".h5", ".hdf5")
+    return os.path.isfile(os.path.join(path, "saved_model.pb"))
+
+
+def keras_model(
+    path: str,
+    input_shape: tuple = (None, None, 3),
+    *,
+    pretrained: Optional[str] = None,
+    batch_norm_momentum: Optional[float] = None,
+    seed: Optional[int] = None,
+) -> tf.keras.Model:
+    """Loads a Keras model from a ``.keras`` or ``.h5`` file or a SavedModel folder that Keras wrote.
+
+    The model keeps its weights, and scales its input itself: it is given RGB values 0..255. It is not
+    compiled. Such files can hold code (Lambda layers): load those only whose origin you trust.
+
+    Args:
+        path: Of the file or folder.
+        input_shape: (height, width, 3) that the model has to take.
+        pretrained: Must be None: the model brings its own weights.
+        batch_norm_momentum: Must be None: the model brings its own layers.
+        seed: Has no effect: no weight is drawn.
+
+    Raises:
+        ValueError: If Keras cannot load the file; the model has not one input of images that fits
+            ``input_shape`` and one output of features; nothing of it can be trained; or an option is given
+            that must be None.
+    """
+    del seed
+    refuse_options(path, pretrained=pretrained, batch_norm_momentum=batch_norm_momentum)
+    try:
+        network = tf.keras.models.load_model(path, compile=False)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, tf.errors.OpError) as error:
+        raise ValueError(f"`backbone` must be a file of a Keras model, got {path!r}: {error}") from error
+    if not isinstance(network, tf.keras.Model) or not network.inputs or not network.outputs:
+        raise ValueError(
+            f"`backbone` must be a model that Keras saved, with inputs of known shape, got {path!r}, which "
+            f"holds a {type(network).__name__}."
+        )
+    check_network(network, path, input_shape)
+    return network
+
+
+def refuse_options(name: str, **options: Any) -> None:
+    """Raises ValueError for an option that a backbone with weights and layers of its own cannot take."""
+    for option, value in options.items():
+        if value is not None:
+            raise ValueError(
+                f"`{option}` must be None for the backbone {name!r}, which brings its own weights and layers, "
+                f"got {value!r}."
+            )
+
+
+def check_network(network: tf.keras.Model, name: str, input_shape: tuple) -> None:
+    """Raises ValueError unless ``network`` maps images of ``input_shape`` to features, and can be trained."""
+    inputs, outputs = (
+        [tuple(tensor.shape) for tensor in found] for found in (network.inputs, network.outputs)
+    )
+    if len(inputs) != 1 or len(inputs[0]) != 4 or not _fits(inputs[0][1:], input_shape):
+        raise ValueError(
+            f"`backbone` must take images of shape {input_shape}, got {name!r} with inputs {inputs}. "
+            "Choose the size of the crop by it."
+        )
+    if len(outputs) != 1 or len(outputs[0]) not in (2, 4):
+        raise ValueError(
+            f"`backbone` must return a feature map [B, h, w, C] or features [B, C], got {name!r} with "
+            f"outputs {outputs}. Save tf.keras.Model(model.input, model.get_layer(NAME).output)."
+        )
+    if not network.trainable_variables:
+        raise ValueError(
+            f"`backbone` must have trainable weights, got {name!r} with none. Set model.trainable = True and "
+            "save it again."
+        )
+
+
+def _fits(own: tuple, wanted: tuple) -> bool:
+    return own[-1] == 3 and all(
+        left == right for left, right in zip(own, wanted) if left is not None and right is not None
+    )
