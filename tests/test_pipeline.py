@@ -1,10 +1,13 @@
 import itertools
+import os
+import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
+from PIL import Image, ImageOps
 
+from profs_tf.datasets.folder import list_folder
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.images import Preprocessing, prepare_for_training
 from profs_tf.pipeline import evaluation_pipeline, train_pipeline
@@ -117,3 +120,92 @@ def test_pipeline_is_endless_for_keras():
 def test_a_sampler_of_other_images_is_refused():
     with pytest.raises(ValueError, match="knows 23 images, the list has 24"):
         train_pipeline(in_memory(), BatchSampler(LABELS[:23], 6))
+
+
+def triangle_weights(old, new):
+    """The antialiased linear filter as a matrix [new, old]: each output averages what its triangle covers."""
+    scale = old / new
+    radius = max(scale, 1.0)
+    centres = (np.arange(new) + 0.5) * scale - 0.5
+    weights = np.maximum(0.0, 1.0 - np.abs(np.arange(old) - centres[:, None]) / radius)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def prepared_by_hand(path, box, preprocessing, seed, step, position):
+    """One picture on its whole way, by Pillow and NumPy; only the random numbers are TensorFlow's."""
+    with Image.open(path) as file:
+        picture = np.asarray(ImageOps.exif_transpose(file).convert("RGB")).astype(np.float64)
+    left, top, width, height = box
+    picture = picture[top : top + height, left : left + width]
+    side, shift, crop = preprocessing.resize, preprocessing.shift, preprocessing.crop
+    rows, columns = triangle_weights(height, side), triangle_weights(width, side)
+    picture = np.clip(np.rint(np.einsum("yr,rcx,zc->yzx", rows, picture, columns)), 0, 255)
+    picture = np.pad(picture, [(shift, shift), (shift, shift), (0, 0)], mode="symmetric")
+    image_seed = [seed, 0x5EED]
+    for number in (step, position):
+        image_seed = tf.random.experimental.stateless_fold_in(image_seed, tf.constant(number, tf.int64))
+    crop_seed, mirror_seed = tf.random.experimental.stateless_split(image_seed, num=2)
+    offsets = tf.random.stateless_uniform([3], crop_seed, maxval=2**31 - 1, dtype=tf.int32).numpy()
+    y, x = offsets[:2] % (side + 2 * shift - crop + 1)
+    picture = picture[y : y + crop, x : x + crop]
+    mirrored = float(tf.random.stateless_uniform([], mirror_seed)) < 0.5
+    return picture[:, ::-1] if mirrored else picture
+
+
+def save_photographs(folder):
+    """Twelve pictures as they come: JPEG, turned JPEG, grey, CMYK, PNG, GIF."""
+    random = np.random.default_rng(1)
+    paths = []
+    for number in range(12):
+        colours = Image.fromarray(random.integers(0, 256, (6, 8, 3), np.uint8)).resize(
+            (64, 48), Image.BICUBIC
+        )
+        kind = number % 6
+        path = folder / f"{number}.{'png' if kind == 4 else 'gif' if kind == 5 else 'jpg'}"
+        exif = Image.Exif()
+        if kind == 1:
+            exif[0x112] = 6
+        mode = {2: "L", 3: "CMYK"}.get(kind, "RGB")
+        options = {"exif": exif, "quality": 92} if kind < 4 else {}
+        colours.convert(mode).save(path, **options)
+        paths.append(str(path))
+    return paths
+
+
+@pytest.mark.parametrize("preprocessing", [Preprocessing(24, 17, 3), Preprocessing(50, 50, 0)])
+def test_a_picture_comes_through_as_by_hand(preprocessing, tmp_path):
+    paths = save_photographs(tmp_path)
+    boxes = np.tile(np.float32([5, 7, 40, 33]), [12, 1])
+    files = ImageList.from_labels(paths, np.repeat(np.arange(4), 3), boxes=boxes)
+    sampler = BatchSampler(files.labels, 8, 2, seed=9)
+    for step, (images, _, _) in enumerate(take(train_pipeline(files, sampler, preprocessing), 3)):
+        for position, index in enumerate(sampler.batch(step).indices):
+            expected = prepared_by_hand(paths[index], (5, 7, 40, 33), preprocessing, 9, step, position)
+            assert np.abs(images[position] - expected).max() <= 1, paths[index]
+
+
+def test_the_order_in_which_files_are_listed_changes_nothing(tmp_path, monkeypatch):
+    root = tmp_path / "pictures"
+    for number, path in enumerate(save_photographs(tmp_path)):
+        folder = root / f"class {number // 3}" / "deeper" / f"{number % 2}"
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.move(path, folder)
+
+    def batches():
+        files = list_folder(root)
+        sampler = BatchSampler(files.labels, 8, 2, seed=1)
+        return take(train_pipeline(files, sampler, Preprocessing(20, 16, 2)), 3)
+
+    one = batches()
+    listdir, walk = os.listdir, os.walk
+    monkeypatch.setattr(os, "listdir", lambda path: listdir(path)[::-1])
+
+    def reversed_walk(*arguments, **options):
+        for parent, folders, names in walk(*arguments, **options):
+            folders.reverse()
+            yield parent, folders, names[::-1]
+
+    monkeypatch.setattr(os, "walk", reversed_walk)
+    for first, second in zip(one, batches()):
+        for a, b in zip(first, second):
+            np.testing.assert_array_equal(a, b)
