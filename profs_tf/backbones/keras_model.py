@@ -65,7 +65,7 @@ def refuse_options(name: str, **options: Any) -> None:
     for option, value in options.items():
         if value is not None:
             raise ValueError(
-                f"`{option}` must be None for the backbone {name!r}, which brings its own weights and layers, "
+                f"`{option}` must be None for the backbone {name!r}, which has its own weights and layers, "
                 f"got {value!r}."
             )
 

@@ -117,7 +117,7 @@ def test_files_of_weights_alone(tmp_path):
 @pytest.mark.parametrize("option", [{"pretrained": "imagenet"}, {"batch_norm_momentum": 0.9}])
 def test_options_it_cannot_take(tmp_path, option):
     network().save(tmp_path / "net.keras")
-    refused(tmp_path / "net.keras", "must be None for the backbone .* brings its own", **option)
+    refused(tmp_path / "net.keras", "must be None for the backbone .* has its own", **option)
 
 
 @pytest.mark.parametrize("name", ["nothing.keras", "folder", "text.txt"])
