@@ -13,6 +13,8 @@ from profs_tf.images import Preprocessing, preprocessing_for
 from profs_tf.model import ProfsModel
 from profs_tf.optimizer import head_adam
 from profs_tf.sampling.batch_sampler import BatchSampler
+from profs_tf.sampling.class_mining import ClassMining
+from profs_tf.sampling.mined_sampler import MinedBatchSampler
 
 
 def load_data(config: Config) -> tuple:
@@ -60,7 +62,14 @@ def build_preprocessing(config: Config, image_list: ImageList) -> Preprocessing:
 
 def build_sampler(config: Config, image_list: ImageList) -> BatchSampler:
     """Returns the sampler of the training batches."""
-    return BatchSampler(
+    sampler_class, mining = BatchSampler, {}
+    if config.mines_classes:
+        sampler_class = MinedBatchSampler
+        mining = {
+            "mining": ClassMining(config.hard_classes_per_seed, config.mining_strategy),
+            "lag": config.mining_lag,
+        }
+    return sampler_class(
         image_list.labels,
         config.batch_size,
         config.images_per_class,
@@ -69,6 +78,7 @@ def build_sampler(config: Config, image_list: ImageList) -> BatchSampler:
         steps_per_projection=1 if config.projects_every_step else config.steps_per_projection,
         representative_draw=config.representative_draw,
         queries=config.queries,
+        **mining,
     )
 
 

@@ -8,8 +8,10 @@ from absl import logging
 
 from profs_tf.evaluation import CLUSTERING, embed, evaluate
 from profs_tf.images import Preprocessing
+from profs_tf.mining_link import MiningLink
 from profs_tf.model import TERMS
 from profs_tf.sampling.batch_sampler import BatchSampler
+from profs_tf.sampling.mined_sampler import MinedBatchSampler
 
 
 class ProfsCallback(tf.keras.callbacks.Callback):
@@ -18,6 +20,9 @@ class ProfsCallback(tf.keras.callbacks.Callback):
     It follows the sampler's schedule by its own step count; the two never talk while training runs. With
     M = 1 it has the anchor lag one step behind instead (see `ProximalTerm`). It reports `projection_index`,
     and stops a run whose loss or penalty is no longer finite.
+
+    With a `MinedBatchSampler` it also hands the embeddings that each step computed for its representatives to
+    the sampler, and remembers for checkpoints what mining needs of the past.
 
     With a stock `tf.keras.Model` there are no anchors: the callback then follows and reports the projections,
     which still choose the representatives, and says so once.
@@ -34,6 +39,7 @@ class ProfsCallback(tf.keras.callbacks.Callback):
         self.sampler = sampler
         self._step = 0
         self._stride = 1
+        self._mining = MiningLink(sampler) if isinstance(sampler, MinedBatchSampler) else None
 
     def on_train_begin(self, logs=None):
         """Takes the step count from the model; refuses a `steps_per_execution` that would miss a swap."""
@@ -42,6 +48,8 @@ class ProfsCallback(tf.keras.callbacks.Callback):
         schedule.check_strides(self._stride, self.params.get("steps"))
         self._step = int(self._step_variable())
         self.sampler.first_step = self._step
+        if self._mining:
+            self._mining.begin(self.model, self._step, self._stride)
         if self._proximal is None:
             logging.warning(
                 "The model is a %s, which has no anchor weights: batches follow the projections, but the "
@@ -59,20 +67,38 @@ class ProfsCallback(tf.keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch, logs=None):
         """Swaps the anchors where a projection begins."""
+        if self._mining:
+            self._mining.step_begins()
         if self._proximal is None or self._proximal.lagged:
             return
         if self.sampler.schedule.begins_projection(self._step):
             self._proximal.swap(self.sampler.schedule.projection_index(self._step))
 
     def on_train_batch_end(self, batch, logs=None):
-        """Counts the steps of one call of the train function."""
+        """Counts the steps of one call of the train function; hands its embeddings to the miner."""
+        if self._mining:
+            self._mining.step_ends(self._step)
         self._step += self._stride
         self._stop_if_not_finite()
+
+    def on_train_end(self, logs=None):
+        """Ends the miner's waiting for more steps."""
+        if self._mining:
+            self._mining.end()
 
     def on_epoch_end(self, epoch, logs=None):
         """Adds `projection_index`, that of the last step taken, to the logs."""
         if logs is not None:
             logs["projection_index"] = self.sampler.schedule.projection_index(max(self._step - 1, 0))
+
+    def state(self) -> dict:
+        """Returns what a resumed run needs, arrays by name: with class mining its history."""
+        return self._mining.state() if self._mining else {}
+
+    def restore(self, state: dict) -> None:
+        """Takes over what `state` returned."""
+        if self._mining:
+            self._mining.restore(state)
 
     @property
     def _proximal(self):

@@ -7,14 +7,17 @@ remember.
 """
 
 import contextlib
+import io
 import json
 import signal
 from pathlib import Path
 from typing import Optional
 
+import numpy as np
 import tensorflow as tf
 
 _KEPT = 2
+_ARRAYS = (np.ndarray, np.generic)
 
 
 class TrainingInterruptedError(Exception):
@@ -35,7 +38,8 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
         Args:
             folder: of the checkpoints; the newest two are kept.
             model: the compiled `ProfsModel`.
-            remembering: name to callback with `state()` and `restore(state)`.
+            remembering: name to callback with `state()` and `restore(state)`; a state is a dict of values
+                that JSON holds, and of arrays.
             every_steps: save every so many steps, too; None does not.
         """
         super().__init__()
@@ -131,15 +135,28 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
 
 
 class _Memory(tf.train.experimental.PythonState):
-    """What callbacks remember, as JSON inside the checkpoint."""
+    """What callbacks remember, inside the checkpoint: plain values as JSON, arrays beside it."""
 
     def __init__(self, remembering: dict):
         super().__init__()
         self._remembering = remembering
 
     def serialize(self) -> bytes:
-        return json.dumps({name: part.state() for name, part in self._remembering.items()}).encode()
+        plain, arrays = {}, {}
+        for name, part in self._remembering.items():
+            state = part.state()
+            plain[name] = {key: value for key, value in state.items() if not isinstance(value, _ARRAYS)}
+            arrays.update({f"{name}/{key}": state[key] for key in state if key not in plain[name]})
+        file = io.BytesIO()
+        np.savez(file, plain=json.dumps(plain), **arrays)
+        return file.getvalue()
 
     def deserialize(self, string_value) -> None:
-        for name, state in json.loads(string_value).items():
+        with np.load(io.BytesIO(string_value), allow_pickle=False) as content:
+            states = json.loads(str(content["plain"]))
+            for key in content.files:
+                name, _, part = key.partition("/")
+                if part:
+                    states[name][part] = content[key]
+        for name, state in states.items():
             self._remembering[name].restore(state)

@@ -10,7 +10,7 @@ from typing import Any, Optional
 PROXY_LOSSES = ("soft_triple", "proxy_nca")
 # Losses whose ordinary form has one fresh query for each class in the batch (paper, section 5.3).
 QUERY_LOSSES = ("n_pair", "angular")
-METHODS = ("baseline", "profs")
+METHODS = ("baseline", "profs", "profs_hncm")
 
 
 def option(default: Any, text: str, *, choices: tuple = (), minimum: Any = None, above: Any = None) -> Any:
@@ -49,7 +49,8 @@ class Config:
 
     method: str = option(
         "profs",
-        "profs: representatives, anchor weights and penalty. baseline: ordinary batches, no penalty.",
+        "profs: representatives, anchor weights and penalty. profs_hncm: also batches of mined classes. "
+        "baseline: ordinary batches, no penalty.",
         choices=METHODS,
     )
     batch_size: int = option(128, "B, images in a batch; a multiple of --images_per_class.", minimum=1)
@@ -67,6 +68,19 @@ class Config:
         "uniform: drawn anew for each projection. cyclic: no image serves twice before all of its class did.",
         choices=("uniform", "cyclic"),
     )
+    hard_classes_per_seed: int = option(
+        3, "h, with profs_hncm: nearest classes that each seed class brings into the batch.", minimum=1
+    )
+    mining_strategy: str = option(
+        "nearest",
+        "With profs_hncm: each seed's nearest classes, or greedily the class nearest to any in the batch.",
+        choices=("nearest", "greedy"),
+    )
+    mining_lag: int = option(
+        4,
+        "With profs_hncm: steps between the newest embeddings used and the batch mined from them.",
+        minimum=1,
+    )
     proximal_weight: float = option(
         1e-3, "lambda, the weight of the pull towards the anchor weights.", minimum=0.0
     )
@@ -81,9 +95,14 @@ class Config:
     )
     loss_options: dict = field(default_factory=dict, metadata={"help": "Options of the loss by name."})
 
-    backbone: str = option("inception_v1", "Network up to its global average pooling.")
+    backbone: str = option(
+        "inception_v1",
+        "Network up to its global average pooling: a name, keras_cv:PRESET, or the path of a Keras model.",
+    )
     pretrained: Optional[str] = option(
-        None, "File with pretrained weights of the backbone; default random weights."
+        None,
+        "File with published weights of the backbone, or what tools/convert_weights.py made of one; "
+        "default random weights.",
     )
     freeze_batch_norm: str = option(
         "none",
@@ -163,6 +182,19 @@ class Config:
                 f"`images_per_class` must be >= 2 for the loss {self.loss}, got 1: a batch would have no "
                 "positive pair."
             )
+
+        if self.mines_classes and self.loss in PROXY_LOSSES:
+            raise ValueError(f"`method` profs_hncm does not go with the loss {self.loss} yet. Use profs.")
+        if self.mines_classes and self.steps_per_execution != 1:
+            raise ValueError(
+                f"`steps_per_execution` must be 1 with profs_hncm, got {self.steps_per_execution}: "
+                "every step's embeddings are needed."
+            )
+
+    @property
+    def mines_classes(self) -> bool:
+        """Whether batches are mined (HNCM)."""
+        return self.method == "profs_hncm"
 
     @property
     def projects_every_step(self) -> bool:

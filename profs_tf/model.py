@@ -3,6 +3,7 @@
 Shapes: B images a batch, D embedding dimension.
 """
 
+from collections.abc import Callable
 from typing import Optional
 
 import tensorflow as tf
@@ -11,6 +12,28 @@ from profs_tf.proximal import ProximalTerm, ProximalWeight, check_proximal_weigh
 
 # What is watched for values that are not finite, in the order in which a step computes it.
 TERMS = ("embeddings", "loss", "proximal_penalty")
+
+
+class RepresentativeTap:
+    """Where a training step leaves what it computed for its representatives, for class mining to read.
+
+    Not a tf.Module: Keras then does not take its variables for the model's, and no checkpoint holds them.
+
+    Attributes:
+        classes: int64 [C] variable.
+        embeddings: float32 [C, D] variable.
+    """
+
+    def __init__(self, classes_per_batch: int, embedding_dim: int):
+        """Makes room for one step."""
+        self.classes = tf.Variable(tf.zeros([classes_per_batch], tf.int64), trainable=False)
+        self.embeddings = tf.Variable(tf.zeros([classes_per_batch, embedding_dim]), trainable=False)
+
+    def record(self, labels: tf.Tensor, embeddings: tf.Tensor) -> None:
+        """Keeps the first C labels and embeddings of a batch, which are the representatives'."""
+        count = self.classes.shape[0]
+        self.classes.assign(tf.cast(tf.reshape(labels, [-1])[:count], tf.int64))
+        self.embeddings.assign(tf.cast(embeddings[:count], tf.float32))
 
 
 class ProfsModel(tf.keras.Model):
@@ -25,6 +48,7 @@ class ProfsModel(tf.keras.Model):
         embedder: the Keras model that is trained, [B, H, W, 3] to [B, D] (or any input the data gives).
         proximal: the `ProximalTerm`, created by `compile`.
         step: int64 scalar variable, optimiser steps taken; the clock of sampler and callback on resuming.
+        representative_tap: `RepresentativeTap` that training steps fill, or None where no one mines classes.
         non_finite_steps: int64 [3] variable, the first step at which each of `TERMS` was not finite, or -1.
     """
 
@@ -51,6 +75,8 @@ class ProfsModel(tf.keras.Model):
         self.non_finite_steps = tf.Variable(
             [-1] * len(TERMS), trainable=False, dtype=tf.int64, name="non_finite_steps"
         )
+        self.representative_tap = None
+        self._at_fit_end = []
         self.loss_tracker = tf.keras.metrics.Mean(name="loss")
         self.penalty_tracker = tf.keras.metrics.Mean(name="proximal_penalty")
 
@@ -75,6 +101,18 @@ class ProfsModel(tf.keras.Model):
             # Here, not at the first step: a checkpoint can then be checked for holding every moment.
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.embedder.trainable_variables + self._loss_variables())
+
+    def fit(self, *arguments, **options):
+        """As `tf.keras.Model.fit`; calls what `at_fit_end` was given also where training ends in an error."""
+        try:
+            return super().fit(*arguments, **options)
+        finally:
+            while self._at_fit_end:
+                self._at_fit_end.pop()()
+
+    def at_fit_end(self, call: Callable[[], None]) -> None:
+        """Has a function called once, when the `fit` that is going on ends, in whatever way."""
+        self._at_fit_end.append(call)
 
     @property
     def metrics(self):
@@ -105,6 +143,8 @@ class ProfsModel(tf.keras.Model):
             if self.proximal.lagged:
                 self.proximal.follow(self.step)
         self.optimizer.apply_gradients(zip(gradients, embedder_variables + loss_variables))
+        if self.representative_tap is not None:
+            self.representative_tap.record(labels, embeddings)
         self._record(embeddings, loss, penalty)
         return {metric.name: metric.result() for metric in self.metrics}
 

@@ -107,14 +107,20 @@ def train(config: Config, folder: RunFolder, resume: bool = False, progress: str
         patience=config.patience,
     )
     log = RunLog(folder.log, folder.tensorboard, sampler.batch_size, recall)
-    checkpoint = RunCheckpoint(folder.checkpoints, model, {"recall": recall}, config.checkpoint_every_steps)
+    projections = ProfsCallback(sampler)
+    checkpoint = RunCheckpoint(
+        folder.checkpoints,
+        model,
+        {"recall": recall, "projections": projections},
+        config.checkpoint_every_steps,
+    )
     if resume and not checkpoint.restore():
         print(f"{folder.path} has no checkpoint yet: beginning at step 0.")
     log.keep_epochs(int(model.step) // steps_per_epoch)
     describe(config, train_images, test_images, sampler, model, steps_per_epoch)
 
     # Checkpoints come last: they save what the others did at the end of an epoch.
-    callbacks = [ProfsCallback(sampler), recall, log, *progress_callbacks(progress), checkpoint]
+    callbacks = [projections, recall, log, *progress_callbacks(progress), checkpoint]
     pipeline = train_pipeline(train_images, sampler, preprocessing)
     try:
         with checkpoint.saving_on_signals():

@@ -204,7 +204,7 @@ class TestOwnBackbone:
     [
         (
             {"backbone": "vgg"},
-            r"`backbone` must be one of conv4, inception_v1, resnet50 or a Keras model, got 'vgg'",
+            r"`backbone` must be one of bn_inception, .*keras_cv:PRESET, .* or a Keras model, got 'vgg'",
         ),
         ({"embedding_dim": 0}, r"`embedding_dim` must be >= 1, got 0"),
         ({"input_size": 0}, r"`input_size` must be >= 1 pixel or None for any size, got 0"),

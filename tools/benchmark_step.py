@@ -4,8 +4,8 @@
   python tools/benchmark_step.py --backbone=conv4 --image_size=48 --batch_size=128 --pairs=40
 
 Prints the median, over pairs of steps measured in turn, of PROFS step / plain step, and the time that penalty
-with its gradient, and the swap of anchors, add to a bare gradient-descent update of the same weights. Steps are
-compiled functions over batches in memory: neither the input pipeline nor the Keras loop is part of either.
+with its gradient, and the swap of anchors, add to a bare gradient-descent update of the same weights. Steps
+are compiled functions over batches in memory: neither the input pipeline nor the Keras loop is part of either.
 """
 
 import argparse
@@ -106,7 +106,7 @@ def measure_steps(arguments):
 
 
 def measure_parts(arguments, repeats=60):
-    """Returns the median seconds that penalty with gradient, and the swap of anchors, add to a bare update."""
+    """Returns the median seconds that penalty with gradient, and the swap, add to a bare update."""
     model = profs_model(arguments)
     variables = model.embedder.trainable_variables
 

@@ -3,7 +3,7 @@
 Shapes: L classes, N images, B = C * I images a batch of C classes with I images each.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Optional
 
 import numpy as np
@@ -137,9 +137,16 @@ class BatchSampler:
         """
         if step < 0:
             raise ValueError(f"`step` must be >= 0, got {step}.")
+        return self._make_batch(step, self._draw_classes)
+
+    def _draw_classes(self, random: np.random.Generator) -> np.ndarray:
+        """Returns the classes of a batch, int64 [C], all different."""
+        return random.choice(self.num_classes, self.classes_per_batch, replace=False)
+
+    def _make_batch(self, step: int, choose_classes: Callable[[np.random.Generator], np.ndarray]) -> Batch:
         representatives = self.representatives(self.schedule.projection_index(step))
         random = random_streams.generator(self.seed, random_streams.BATCH, step)
-        classes = random.choice(self.num_classes, self.classes_per_batch, replace=False)
+        classes = choose_classes(random)
         batch_representatives = representatives[classes]
         batch_examples = self._draw_examples(random, classes, batch_representatives)
         is_representative = np.ones(self.batch_size, np.float32)

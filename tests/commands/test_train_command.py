@@ -154,14 +154,14 @@ def test_an_existing_run_is_refused_before_training(whole_run, train_arguments):
         (["--bathc_size=4"], "Unknown command line flag 'bathc_size'. Did you mean: batch_size ?"),
         (["--batch_size=7"], "`batch_size` must be a multiple of `images_per_class` = 2, got 7."),
         (["--batch_size=many"], "flag --batch_size=many: invalid literal"),
-        (["--method=prof"], "flag --method=prof: value should be one of <baseline|profs"),
+        (["--method=prof"], "flag --method=prof: value should be one of <baseline|profs|profs_hncm>"),
         (["--loss=magrin"], "flag --loss=magrin: value should be one of <"),
         (
             ["--contrastive_margin=1"],
             "`contrastive_margin` is an option of the loss contrastive, but `loss` is margin.",
         ),
         (["--margin_margin=-1"], "`margin` must be >= 0"),
-        (["--backbone=vgg"], "`backbone` must be one of conv4,"),
+        (["--backbone=vgg"], "`backbone` must be one of bn_inception,"),
         (["--ks=1,99"], "`ks` must be below the 30 images of the test split, got 99."),
         (["--ks=1,x"], "`ks` must be whole numbers"),
         (["--image_resize=24", "--image_crop=48"], "`crop` must be <= `resize` = 24, got 48."),
@@ -210,7 +210,7 @@ def test_help_teaches():
     assert done.stderr == ""
     for expected in (
         "--flagfile=experiments/emoji.flags",
-        "--method=baseline|profs",
+        "--method=baseline|profs|profs_hncm",
         "--margin_boundary=FLOAT",
         "--resume",
     ):

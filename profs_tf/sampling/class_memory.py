@@ -1,0 +1,58 @@
+"""The last seen embedding of every class's representative, which hard negative class mining searches.
+
+Shapes: L classes, C classes in a batch, D embedding dimension, S classes asked about at once.
+"""
+
+import numpy as np
+
+
+class ClassMemory:
+    """One embedding for each class, overwritten whenever its representative was in a batch.
+
+    No embedding is computed for it: the training step's own are kept (paper, section 4.2, hard negative
+    class mining). After new representatives were drawn, the embedding of a class's former representative
+    stays until the new one is seen: it is an image of the same class, seen by a network of a few steps ago,
+    and says more about the class than nothing. A class that no batch held so far has no embedding and is
+    nobody's neighbour.
+
+    Attributes:
+        embeddings: float32 [L, D]; rows of classes not seen are zero.
+        seen: bool [L].
+    """
+
+    def __init__(self, num_classes: int, embedding_dim: int):
+        """Makes an empty memory, 4 L D bytes."""
+        self.embeddings = np.zeros([num_classes, embedding_dim], np.float32)
+        self.seen = np.zeros(num_classes, bool)
+        # Half the squared length; infinite for classes not seen, which puts them behind all others.
+        self._half_squares = np.full(num_classes, np.inf, np.float32)
+
+    def update(self, classes: np.ndarray, embeddings: np.ndarray) -> None:
+        """Overwrites the embeddings of some classes; O(C D).
+
+        Args:
+            classes: int64 [C], all different.
+            embeddings: float [C, D].
+        """
+        embeddings = np.asarray(embeddings, np.float32)
+        self.embeddings[classes] = embeddings
+        self._half_squares[classes] = 0.5 * np.sum(embeddings * embeddings, axis=1)
+        self.seen[classes] = True
+
+    def remoteness(self, classes: np.ndarray) -> np.ndarray:
+        """Returns how far all classes are from some; O(S L D).
+
+        Args:
+            classes: int64 [S], seen ones.
+
+        Returns:
+            float32 [S, L]: half the squared Euclidean distance, less a constant for each row; infinite for
+            classes not seen.
+        """
+        return self._half_squares - self.embeddings[classes] @ self.embeddings.T
+
+    def copy(self) -> "ClassMemory":
+        """Returns a memory of its own with the same content."""
+        other = ClassMemory(*self.embeddings.shape)
+        other.update(np.flatnonzero(self.seen), self.embeddings[self.seen])
+        return other

@@ -1,0 +1,148 @@
+"""Hard negative class mining (HNCM): which classes join a batch, by what the memory says is near to what.
+
+Shapes: L classes, C classes in a batch, h hard classes for each seed class.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from profs_tf.sampling.class_memory import ClassMemory
+
+STRATEGIES = ("nearest", "greedy")
+
+
+@dataclass(frozen=True)
+class ClassMining:
+    """How classes are mined.
+
+    * "nearest": seed classes are drawn uniformly; each in turn brings its h nearest classes that are not in
+      the batch yet, until C classes are there: ``C / (1 + h)`` seeds. One scan of the memory a seed, O(L D).
+    * "greedy": one class is drawn uniformly; then the class nearest to *any* class in the batch is added,
+      until there are C (Sohn, "Improved Deep Metric Learning with Multi-class N-pair Loss Objective", NIPS
+      2016, section 3.2.1). One scan a class.
+
+    Where the memory cannot tell, because a class or all that are left were not seen yet, classes are drawn
+    uniformly in place of neighbours. So the first batches are ordinary ones.
+
+    Attributes:
+        hard_classes_per_seed: h.
+        strategy: "nearest" or "greedy".
+    """
+
+    hard_classes_per_seed: int = 3
+    strategy: str = "nearest"
+
+    def __post_init__(self):
+        if self.hard_classes_per_seed < 1:
+            raise ValueError(f"`hard_classes_per_seed` must be >= 1, got {self.hard_classes_per_seed}.")
+        if self.strategy not in STRATEGIES:
+            raise ValueError(f"`strategy` must be one of {', '.join(STRATEGIES)}, got {self.strategy!r}.")
+
+    def choose(self, random: np.random.Generator, memory: ClassMemory, count: int) -> np.ndarray:
+        """Returns C different classes, int64 [C], in the order in which they joined.
+
+        Args:
+            random: draws seeds, and what stands in for neighbours not known.
+            memory: of all L classes.
+            count: C, at most L.
+        """
+        drawn = random.permutation(len(memory.seen))
+        choose = _nearest if self.strategy == "nearest" else _greedy
+        return choose(_Batch(drawn, count), memory, self.hard_classes_per_seed)
+
+
+class _Batch:
+    """The classes of a batch while it is filled; `drawn` is a random order of all classes."""
+
+    def __init__(self, drawn: np.ndarray, count: int):
+        self.classes: list = []
+        self.count = count
+        self.is_in = np.zeros(len(drawn), bool)
+        self._drawn = drawn
+        self._next = 0
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.classes) == self.count
+
+    def add(self, class_index: int) -> None:
+        self.classes.append(class_index)
+        self.is_in[class_index] = True
+
+    def upcoming(self, number: int) -> np.ndarray:
+        """Returns the next so many of the random order that are not in the batch, and adds none."""
+        rest = self._drawn[self._next :]
+        return rest[~self.is_in[rest]][:number]
+
+    def add_drawn(self) -> int:
+        """Adds the next class of the random order."""
+        while self.is_in[self._drawn[self._next]]:
+            self._next += 1
+        self.add(int(self._drawn[self._next]))
+        return self.classes[-1]
+
+    def as_array(self) -> np.ndarray:
+        return np.array(self.classes, np.int64)
+
+
+def _nearest(batch: _Batch, memory: ClassMemory, hard_classes: int) -> np.ndarray:
+    scans = _Scans(memory)
+    while not batch.is_full:
+        seeds_left = -(-(batch.count - len(batch.classes)) // (1 + hard_classes))
+        scans.prepare(batch.upcoming(seeds_left))
+        seed = batch.add_drawn()
+        wanted = min(hard_classes, batch.count - len(batch.classes))
+        for neighbour in _closest_outside(scans.of(seed), batch, wanted):
+            batch.add(neighbour)
+            wanted -= 1
+        for _ in range(wanted):
+            batch.add_drawn()
+    return batch.as_array()
+
+
+class _Scans:
+    """Scans of several seeds in one matrix product: the memory is read from RAM once for all of them."""
+
+    def __init__(self, memory: ClassMemory):
+        self._memory = memory
+        self._rows: dict = {}
+
+    def prepare(self, seeds: np.ndarray) -> None:
+        if len(seeds) and seeds[0] not in self._rows:
+            known = seeds[self._memory.seen[seeds]]
+            self._rows = dict(zip(known.tolist(), self._memory.remoteness(known)))
+            self._rows.update({seed: None for seed in seeds.tolist() if seed not in self._rows})
+
+    def of(self, seed: int):
+        """Returns the scan of a seed, float32 [L], or None where it was not seen."""
+        return self._rows[seed]
+
+
+def _greedy(batch: _Batch, memory: ClassMemory, hard_classes: int) -> np.ndarray:
+    del hard_classes  # every class but the first is a neighbour
+    remoteness = None
+    while not batch.is_full:
+        closest = _closest_outside(remoteness, batch, 1)
+        added = closest[0] if closest else batch.add_drawn()
+        if closest:
+            batch.add(added)
+        if memory.seen[added]:
+            scan = memory.remoteness(np.array([added]))[0]
+            # The row's constant makes scans of different classes comparable.
+            own = memory.embeddings[added]
+            scan = scan + np.float32(0.5) * np.sum(own * own)
+            remoteness = scan if remoteness is None else np.minimum(remoteness, scan)
+    return batch.as_array()
+
+
+def _closest_outside(remoteness, batch: _Batch, wanted: int) -> list:
+    """Returns up to `wanted` seen classes outside the batch, nearest first, equal ones by their number."""
+    if remoteness is None or not wanted:
+        return []
+    outside = np.where(batch.is_in, np.float32(np.inf), remoteness)
+    wanted = min(wanted, len(outside))
+    limit = np.partition(outside, wanted - 1)[wanted - 1]
+    candidates = np.flatnonzero(outside <= limit)
+    nearest = candidates[np.argsort(outside[candidates], kind="stable")][:wanted]
+    return [int(class_index) for class_index in nearest if np.isfinite(outside[class_index])]

@@ -1,0 +1,97 @@
+"""How the embeddings of past steps get from the trainer's thread to the sampler's: messages in order.
+
+Shapes: C classes in a batch, D embedding dimension.
+"""
+
+import collections
+import threading
+import time
+from typing import Any, NamedTuple, Optional
+
+_POLL_SECONDS = 1.0
+
+
+class StepEmbeddings(NamedTuple):
+    """What a training step computed for the representatives of its batch.
+
+    Attributes:
+        step: t.
+        classes: int64 [C].
+        embeddings: float32 [C, D].
+    """
+
+    step: int
+    classes: Any
+    embeddings: Any
+
+
+class StalledTrainingError(RuntimeError):
+    """The sampler waited in vain for the embeddings of a step."""
+
+
+class EmbeddingFeed:
+    """Messages of consecutive steps; the trainer puts them, the sampler takes them, each in its own thread.
+
+    The wait for a message has a limit only while the trainer is in a step (`is_stepping`): between steps it
+    may evaluate for hours.
+
+    Attributes:
+        is_stepping: whether the trainer is in a step; it says so itself.
+        next_step: the step whose message `take` returns next.
+    """
+
+    def __init__(self, next_step: int, stall_seconds: float = 600.0):
+        """Begins empty.
+
+        Args:
+            next_step: the step whose message is expected first.
+            stall_seconds: how long a step may take before waiting for it ends with an error.
+        """
+        self.is_stepping = True
+        self.next_step = next_step
+        self._next_put = next_step
+        self._messages: collections.deque = collections.deque()
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._stall_seconds = stall_seconds
+
+    def put(self, message: StepEmbeddings) -> None:
+        """Hands a step's message over; never waits.
+
+        Raises:
+            ValueError: if it is not the message of the next step.
+        """
+        with self._changed:
+            if message.step != self._next_put:
+                raise ValueError(f"`message` must be of step {self._next_put}, got step {message.step}.")
+            self._next_put += 1
+            self._messages.append(message)
+            self._changed.notify_all()
+
+    def take(self) -> Optional[StepEmbeddings]:
+        """Returns the next message, waiting for it; None once the feed is closed.
+
+        Raises:
+            StalledTrainingError: if it does not come within `stall_seconds` of a step.
+        """
+        waited = 0.0
+        with self._changed:
+            while not self._messages:
+                if self._is_closed:
+                    return None
+                begin = time.monotonic()
+                self._changed.wait(_POLL_SECONDS)
+                waited += time.monotonic() - begin if self.is_stepping else 0.0
+                if waited > self._stall_seconds:
+                    raise StalledTrainingError(
+                        f"No embeddings of step {self._next_put} arrived within {self._stall_seconds:.0f} s. "
+                        "With class mining, `fit` needs ProfsCallback with this sampler."
+                    )
+            self.next_step += 1
+            return self._messages.popleft()
+
+    def close(self) -> None:
+        """Ends all waiting: training is over."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()

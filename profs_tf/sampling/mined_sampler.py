@@ -1,0 +1,161 @@
+"""Batches whose classes are mined: from the embeddings of all steps up to t - lag, no more and no fewer.
+
+Shapes: L classes, C classes in a batch, D embedding dimension.
+"""
+
+import collections
+import itertools
+from collections.abc import Iterator
+from typing import Optional
+
+import numpy as np
+
+from profs_tf.sampling.batch_sampler import Batch, BatchSampler
+from profs_tf.sampling.class_memory import ClassMemory
+from profs_tf.sampling.class_mining import ClassMining
+from profs_tf.sampling.embedding_feed import EmbeddingFeed, StepEmbeddings
+
+
+class MiningHistory:
+    """What mining needs of the past: the memory as the next batch saw it, and the messages after that.
+
+    The trainer's side keeps one and saves it with its checkpoints. The sampler's own memory is of no use for
+    that: it runs ahead of training by a few batches.
+
+    Attributes:
+        memory: `ClassMemory` with the messages of all steps before `first_pending` taken in.
+        pending: the messages since, at most ``lag - 1``.
+    """
+
+    def __init__(self, num_classes: int, embedding_dim: int, lag: int):
+        """Begins before the first step."""
+        self.memory = ClassMemory(num_classes, embedding_dim)
+        self.pending: collections.deque = collections.deque()
+        self._lag = lag
+
+    def add(self, message: StepEmbeddings) -> None:
+        """Takes in the message of the step that was just taken; O(C D)."""
+        self.pending.append(message)
+        # The next batch, of message.step + 1, is mined from the messages up to message.step + 1 - lag.
+        while self.pending and self.pending[0].step <= message.step + 1 - self._lag:
+            oldest = self.pending.popleft()
+            self.memory.update(np.asarray(oldest.classes), np.asarray(oldest.embeddings))
+
+    def arrays(self) -> dict:
+        """Returns everything as arrays by name, for a checkpoint; 4 L D bytes and a little more."""
+        arrays = {"embeddings": self.memory.embeddings, "seen": self.memory.seen}
+        for position, message in enumerate(self.pending):
+            arrays[f"step_{position}"] = np.int64(message.step)
+            arrays[f"classes_{position}"] = np.asarray(message.classes)
+            arrays[f"embeddings_{position}"] = np.asarray(message.embeddings)
+        return arrays
+
+    def restore(self, arrays: dict) -> None:
+        """Takes over what `arrays` returned.
+
+        Raises:
+            ValueError: if it is of another number of classes or another dimension.
+        """
+        shape = self.memory.embeddings.shape
+        if arrays["embeddings"].shape != shape:
+            raise ValueError(f"The memory must have shape {shape}, got {arrays['embeddings'].shape}.")
+        self.memory = ClassMemory(*shape)
+        seen = np.flatnonzero(arrays["seen"])
+        self.memory.update(seen, arrays["embeddings"][seen])
+        self.pending = collections.deque()
+        while f"step_{len(self.pending)}" in arrays:
+            position = len(self.pending)
+            self.pending.append(
+                StepEmbeddings(
+                    int(arrays[f"step_{position}"]),
+                    arrays[f"classes_{position}"],
+                    arrays[f"embeddings_{position}"],
+                )
+            )
+
+
+class MinedBatchSampler(BatchSampler):
+    """A `BatchSampler` that draws seed classes and lets each bring its nearest classes (HNCM).
+
+    The batch of step t is a pure function of the seed, of t, and of the embeddings that the steps up to
+    ``t - lag`` computed for their representatives. Two runs with one seed are equal bit for bit, however far
+    the pipeline runs ahead; a larger lag lets it run further, on older embeddings.
+
+    The callback begins each training with `begin`, hands every step's embeddings to `feed`, and ends with
+    `feed.close`.
+
+    Attributes:
+        mining: how classes are chosen.
+        lag: steps between the newest embeddings used and the batch mined from them, at least 1.
+        feed: of the training that is going on.
+    """
+
+    def __init__(self, labels, *arguments, mining: Optional[ClassMining] = None, lag: int = 4, **options):
+        """As `BatchSampler`, with mining.
+
+        Args:
+            labels: as `BatchSampler`, and so the other arguments.
+            *arguments: of `BatchSampler`.
+            mining: how classes are chosen; None: each seed's three nearest.
+            lag: steps between the newest embeddings used and the batch mined from them, at least 1.
+            **options: of `BatchSampler`.
+
+        Raises:
+            ValueError: if `lag` is below 1, or as `BatchSampler`.
+        """
+        super().__init__(labels, *arguments, **options)
+        if lag < 1:
+            raise ValueError(f"`lag` must be >= 1 step, got {lag}.")
+        self.mining = mining or ClassMining()
+        self.lag = int(lag)
+        self.feed = EmbeddingFeed(0)
+        self._memory = None
+
+    def begin(self, first_step: int, history: MiningHistory, stall_seconds: float = 600.0) -> None:
+        """Prepares iterating from a step, with what the steps before it computed.
+
+        Args:
+            first_step: T, the steps taken.
+            history: of these steps.
+            stall_seconds: how long a training step may take.
+        """
+        self.first_step = first_step
+        self._memory = history.memory.copy()
+        first_pending = history.pending[0].step if history.pending else first_step
+        self.feed = EmbeddingFeed(first_pending, stall_seconds)
+        for message in history.pending:
+            self.feed.put(message)
+
+    def iterate_from(self, first_step: int = 0) -> Iterator[Batch]:
+        """Yields the batches from `first_step` on, waiting for the embeddings that each is mined from.
+
+        Ends when the feed is closed.
+
+        Raises:
+            ValueError: if `begin` was not called, or for another step.
+            StalledTrainingError: if embeddings do not arrive.
+        """
+        if self._memory is None or first_step != self.first_step:
+            raise ValueError(
+                f"`first_step` must be the step that mining began with, got {first_step}. "
+                "Train with ProfsCallback and this sampler, which begins it."
+            )
+        # Held here: the next training has others, while this iteration may still be winding up.
+        memory, feed = self._memory, self.feed
+        for step in itertools.count(first_step):
+            while feed.next_step <= step - self.lag:
+                message = feed.take()
+                if message is None:
+                    return
+                memory.update(np.asarray(message.classes), np.asarray(message.embeddings))
+            yield self._make_batch(
+                step, lambda random: self.mining.choose(random, memory, self.classes_per_batch)
+            )
+
+    def batch(self, step: int) -> Batch:
+        """Not for mined batches, which depend on more than the step.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(f"Batch {step} depends on the embeddings of earlier steps. Iterate over the sampler.")
