@@ -5,7 +5,7 @@
 
 Prints the median, over pairs of steps measured in turn, of PROFS step / plain step, and the time that penalty
 with its gradient, and the swap of anchors, add to a bare gradient-descent update of the same weights. Steps
-are compiled functions over batches in memory: neither the input pipeline nor the Keras loop is part of either.
+are compiled functions over batches in memory: neither input pipeline nor Keras loop is part of either.
 """
 
 import argparse
