@@ -13,7 +13,7 @@ VERSION = re.search(
 setup(
     name="profs_tf",
     version=VERSION,
-    description="Deep metric learning with alternating projections onto feasible sets (PROFS) for TensorFlow and Keras.",
+    description="Deep metric learning with alternating projections onto feasible sets (PROFS) for Keras.",
     long_description=(ROOT / "README.md").read_text("utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from profs_tf.optimizer import head_adam
     from profs_tf.pipeline import train_pipeline
     from profs_tf.sampling.batch_sampler import BatchSampler
+    from profs_tf.sampling.mined_sampler import MinedBatchSampler
     from profs_tf.serving import save_embedder
 
 # TensorFlow 2.15 writes a dozen lines about oneDNN, CUDA and TensorRT to standard error when it is imported,
@@ -29,6 +30,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Public name -> the module that defines it; None: the name is itself a module of the package.
 _HOMES = {
     "BatchSampler": "profs_tf.sampling.batch_sampler",
+    "MinedBatchSampler": "profs_tf.sampling.mined_sampler",
     "Preprocessing": "profs_tf.images",
     "ProfsCallback": "profs_tf.callbacks",
     "ProfsModel": "profs_tf.model",
@@ -45,6 +47,7 @@ _HOMES = {
 
 __all__ = [
     "BatchSampler",
+    "MinedBatchSampler",
     "Preprocessing",
     "ProfsCallback",
     "ProfsModel",
