@@ -101,18 +101,20 @@ def _map_images(dataset: tf.data.Dataset, image_list: ImageList, prepare) -> tf.
     cut = _box_cutter(image_list)
     if image_list.is_in_memory:
         load = _memory_loader(image_list.images)
-        return dataset.map(
-            lambda index, *rest: prepare(cut(load(index), index), *rest),
-            num_parallel_calls=tf.data.AUTOTUNE,
-            deterministic=True,
-        )
+        return _map_in_order(dataset, lambda index, *rest: prepare(cut(load(index), index), *rest))
     paths = tf.constant(list(image_list.images))
-    # Of one element each: cycling through them keeps the order, whatever the number of cores.
-    return dataset.interleave(
-        lambda index, *rest: image_dataset(paths[index]).map(lambda image: prepare(cut(image, index), *rest)),
+    # Of one element each: cycling through them keeps the order, whatever the number of cores. What is mapped
+    # there is set up anew for each, so only the decoding is.
+    decoded = dataset.interleave(
+        lambda index, *rest: image_dataset(paths[index]).map(lambda image: (image, index, *rest)),
         num_parallel_calls=tf.data.AUTOTUNE,
         deterministic=True,
     )
+    return _map_in_order(decoded, lambda image, index, *rest: prepare(cut(image, index), *rest))
+
+
+def _map_in_order(dataset: tf.data.Dataset, function) -> tf.data.Dataset:
+    return dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
 def _box_cutter(image_list: ImageList):

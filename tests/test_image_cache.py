@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from profs_tf import image_cache
+from profs_tf import image_cache, train
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.image_cache import CACHES, cached, free_memory
@@ -189,6 +189,11 @@ def test_wrong_use_is_refused(files, tmp_path, monkeypatch):
 def test_flags_have_the_same_choices():
     (field,) = (field for field in Config.__dataclass_fields__.values() if field.name == "cache")
     assert field.metadata["choices"] == CACHES
+
+
+def test_a_resumed_run_may_keep_pictures_elsewhere():
+    changed = train.resumed_config(Config(cache="none"), {"cache": "disk", "cache_dir": "there"})
+    assert (changed.cache, changed.cache_dir) == ("disk", "there")
 
 
 def test_free_memory_is_plausible():

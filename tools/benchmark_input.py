@@ -1,0 +1,173 @@
+"""What the input costs: pictures a second and core, from JPEG files and from the cache, beside bare decoding.
+
+    python tools/benchmark_input.py
+    python tools/benchmark_input.py --images=256 --repeats=9
+
+Everything is measured in processor time, in turns, so that what else the machine does falls on all alike:
+bare `tf.io.decode_jpeg` of 500 x 375 pictures; the same with the exact transform, and with scaling to
+256 x 256 besides; the training pipeline (decode, scale, crop, mirror, batch) from files and from the cache of
+decoded pictures, in memory and on disk. Then our crop and mirror of a batch, every image by itself, beside
+the layers of KerasCV that do the same.
+"""
+
+import argparse
+import functools
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+from PIL import Image
+
+import profs_tf as profs
+from profs_tf.image_cache import cached
+from profs_tf.images import Preprocessing, decode, prepare_for_evaluation, prepare_for_training
+
+PREPROCESSING = Preprocessing()
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--images", type=int, default=64, help="different pictures (default: 64)")
+    parser.add_argument("--batch_size", type=int, default=32, help="B (default: 32)")
+    parser.add_argument("--batches", type=int, default=4, help="batches a measurement (default: 4)")
+    parser.add_argument("--repeats", type=int, default=7, help="measurements of each (default: 7)")
+    return parser.parse_args()
+
+
+def write_pictures(folder: Path, count: int) -> list:
+    """Writes JPEG files of 500 x 375 pixels about as large as photographs are, 60 KB; returns their paths."""
+    paths = []
+    for number in range(count):
+        random = np.random.default_rng(number)
+        coarse = Image.fromarray(random.integers(0, 256, (24, 32, 3), np.uint8))
+        smooth = np.asarray(coarse.resize((500, 375), Image.BICUBIC))
+        noisy = np.clip(smooth + random.normal(0, 6, smooth.shape), 0, 255).astype(np.uint8)
+        paths.append(str(folder / f"{number}.jpg"))
+        Image.fromarray(noisy).save(paths[-1], quality=90)
+    return paths
+
+
+def sources(paths: list, batch_size: int, folder: Path) -> dict:
+    """Returns endless data sets of batches by name."""
+    files = profs.datasets.ImageList.from_labels(paths, np.arange(len(paths)) // 2)
+    lists = {
+        "training pipeline, files": files,
+        "training pipeline, cached in memory": cached(files, PREPROCESSING, "memory"),
+        "training pipeline, cached on disk": cached(files, PREPROCESSING, "disk", str(folder / "cache")),
+    }
+    found = {
+        "bare decode_jpeg": decoding(paths, batch_size, functools.partial(tf.io.decode_jpeg, channels=3)),
+        "exact decoding": decoding(paths, batch_size, decode),
+        "exact decoding and scaling": decoding(
+            paths, batch_size, lambda encoded: prepare_for_evaluation(decode(encoded), PREPROCESSING)
+        ),
+    }
+    for name, images in lists.items():
+        sampler = profs.BatchSampler(images.labels, batch_size, 2, seed=0)
+        found[name] = profs.train_pipeline(images, sampler, PREPROCESSING)
+    return found
+
+
+def decoding(paths: list, batch_size: int, function) -> tf.data.Dataset:
+    """Returns the data set that maps the bytes of files, in memory, and keeps nothing of the pictures."""
+    encoded = tf.constant([Path(path).read_bytes() for path in paths])
+    return (
+        tf.data.Dataset.range(len(paths))
+        .repeat()
+        .map(lambda index: function(encoded[index])[0, 0], num_parallel_calls=tf.data.AUTOTUNE)
+        .batch(batch_size)
+    )
+
+
+def layers(batch_size: int) -> dict:
+    """Returns functions that crop and mirror one batch of scaled pictures, ours and KerasCV's."""
+    import keras_cv
+
+    images = tf.constant(np.random.default_rng(0).integers(0, 256, (batch_size, 256, 256, 3), np.uint8))
+    seeds = tf.stack([tf.range(batch_size), tf.range(batch_size)], axis=1)
+    crop = keras_cv.layers.RandomCrop(PREPROCESSING.crop, PREPROCESSING.crop, seed=0)
+    mirror = keras_cv.layers.RandomFlip("horizontal", seed=0)
+
+    @tf.function
+    def ours():
+        return tf.map_fn(
+            lambda pair: prepare_for_training(pair[0], PREPROCESSING, pair[1]),
+            (images, seeds),
+            fn_output_signature=tf.uint8,
+        )
+
+    @tf.function
+    def theirs():
+        return mirror(crop(tf.cast(images, tf.float32), training=True), training=True)
+
+    return {"ours": ours, "KerasCV": theirs}
+
+
+def processor_seconds(call) -> float:
+    """Returns the processor time of a call, that of all threads together, until none of them works any more.
+
+    Pipelines run ahead: they begin and end with full buffers.
+    """
+    begin = time.process_time()
+    call()
+    end, before = time.process_time(), begin
+    while end - before > 1e-3:
+        time.sleep(0.05)
+        before, end = end, time.process_time()
+    return end - begin
+
+
+def measure(calls: dict, repeats: int) -> dict:
+    """Returns the median processor time of each, measured in turns after one that is not counted."""
+    times = {name: [] for name in calls}
+    for turn in range(repeats + 1):
+        for name, call in calls.items():
+            seconds = processor_seconds(call)
+            if turn:
+                times[name].append(seconds)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def drawing(dataset: tf.data.Dataset, count: int):
+    """Returns a function that takes some more batches of an endless data set."""
+    options = tf.data.Options()
+    # Ending an iterator that tunes itself can take seconds.
+    options.autotune.enabled = False
+    batches = iter(dataset.with_options(options))
+
+    def draw():
+        for _ in range(count):
+            next(batches)
+
+    return draw
+
+
+def main() -> None:
+    """Measures and prints."""
+    arguments = parse_arguments()
+    count = arguments.batch_size * arguments.batches
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        paths = write_pictures(folder, arguments.images)
+        datasets = sources(paths, arguments.batch_size, folder)
+        calls = {key: drawing(dataset, arguments.batches) for key, dataset in datasets.items()}
+        seconds = measure(calls, arguments.repeats)
+        del calls, datasets
+    bare = seconds["bare decode_jpeg"]
+    for key, value in seconds.items():
+        print(f"{key:<38}{count / value:9,.0f} images/s a core   {bare / value:7.2f} x bare decode_jpeg")
+    seconds = measure(layers(arguments.batch_size), arguments.repeats)
+    print(
+        f"crop and mirror of {arguments.batch_size} images: ours {1e3 * seconds['ours']:.1f} ms, KerasCV "
+        f"{1e3 * seconds['KerasCV']:.1f} ms, KerasCV / ours {seconds['KerasCV'] / seconds['ours']:.1f}"
+    )
+
+
+if __name__ == "__main__":
+    main()
