@@ -12,6 +12,7 @@ from PIL import Image
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.embedder import build_embedder
 from profs_tf.evaluation import embed
+from profs_tf.image_files import UnreadableImageError
 from profs_tf.images import Preprocessing
 from profs_tf.serving import embed_with_saved, save_embedder
 
@@ -111,3 +112,20 @@ def test_bounding_boxes_are_refused(exported):
     boxed = ImageList.from_labels(PICTURES, LABELS, boxes=np.ones([6, 4], np.float32))
     with pytest.raises(ValueError, match="must have no bounding boxes"):
         embed_with_saved(exported, boxed)
+
+
+def test_files_as_they_are_found_are_embedded_as_in_evaluation(exported, embedder, tmp_path):
+    turned, moving, cut = (tmp_path / name for name in ("turned ü.jpg", "moving.jpg", "cut.jpg"))
+    exif = Image.Exif()
+    exif[0x112] = 6
+    Image.fromarray(PICTURES[0]).save(turned, exif=exif)
+    Image.fromarray(PICTURES[1]).quantize(50).save(moving, "GIF", transparency=3)
+    files = ImageList.from_labels([str(turned), str(moving)], [0, 1])
+    expected = embed(embedder, files, preprocessing=PREPROCESSING)
+    np.testing.assert_allclose(embed_with_saved(exported, files), expected, atol=1e-6)
+    plain = tmp_path / "plain.jpg"
+    Image.fromarray(PICTURES[0]).save(plain)
+    for whole in (turned, plain):
+        cut.write_bytes(whole.read_bytes()[:-300])
+        with pytest.raises(UnreadableImageError, match=r"cut\.jpg: image file is truncated"):
+            embed_with_saved(exported, ImageList.from_labels([str(plain), str(cut)], [0, 1]))
