@@ -81,7 +81,7 @@ def decode(encoded: tf.Tensor) -> tf.Tensor:
     image = tf.case(
         [
             # TensorFlow's default is a faster transform that is off by up to seven grey levels. Decoding at
-            # half or a quarter of the size, for pictures much larger than wanted, is off by up to three.
+            # half or a quarter of the size, for pictures much larger than wanted, is off by up to four.
             (
                 tf.io.is_jpeg(encoded),
                 lambda: tf.io.decode_jpeg(encoded, channels=3, dct_method="INTEGER_ACCURATE"),

@@ -11,7 +11,7 @@ import tensorflow as tf
 from absl import flags
 
 import profs_tf as profs
-from profs_tf import export, train
+from profs_tf import check_data, export, train
 
 # Importing the command would put it in the place of the function of the same name.
 evaluate_function = profs.evaluate
@@ -21,6 +21,12 @@ profs.evaluate = evaluate_function
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text("utf-8")
 NOTEBOOK = re.search(r"```python\n(import tensorflow as tf, profs_tf.*?)```", TEXT, re.DOTALL).group(1)
+COMMANDS = {
+    "profs_tf.check_data": check_data,
+    "profs_tf.evaluate": evaluate,
+    "profs_tf.export": export,
+    "profs_tf.train": train,
+}
 # The code as it stands, but for how long it trains and how large its pictures' lists are.
 SHORTER = (
     ("epochs=20, steps_per_epoch=100", "epochs=1, steps_per_epoch=2"),
@@ -117,7 +123,5 @@ def test_there_are_commands_to_check():
 def test_commands_have_valid_flags(module, arguments, monkeypatch):
     monkeypatch.chdir(ROOT)
     values = flags.FlagValues()
-    {"profs_tf.train": train, "profs_tf.evaluate": evaluate, "profs_tf.export": export}[module].define_flags(
-        values
-    )
+    COMMANDS[module].define_flags(values)
     assert values(["command", *arguments]) == ["command"]
