@@ -4,5 +4,5 @@ set -eu
 cd "$(dirname "$0")/.."
 ruff format --check .
 ruff check .
-# Warnings are errors: pyproject.toml says which are let through.
-python -m pytest "$@"
+# Warnings are errors: pyproject.toml says which are let through. A file's tests share what is costly to make.
+python -m pytest -n auto --dist loadfile "$@"
