@@ -19,8 +19,8 @@ from profs_tf.metrics.threads import in_threads
 
 DISTANCES = ("euclidean", "cosine")
 
-# Elements converted to float64 in one go.
-_BLOCK_ELEMENTS = 1 << 20
+# Elements converted to float64 in one go: what a core's cache holds.
+_BLOCK_ELEMENTS = 1 << 17
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Frame:
             rows = self.rows(embeddings, block)
             return np.einsum("nd,nd->n", rows, rows)
 
-        return np.concatenate(list(in_threads(of_block, _blocks(embeddings))))
+        return np.concatenate(list(in_threads(of_block, row_blocks(embeddings.shape))))
 
 
 def fit_frame(distance: str, gallery: np.ndarray, queries: np.ndarray | None = None) -> Frame:
@@ -94,14 +94,14 @@ def _column_totals(frame: Frame, embeddings: np.ndarray) -> tuple:
         rows = frame.rows(embeddings, block)
         return rows.sum(axis=0), rows.min(axis=0), rows.max(axis=0)
 
-    totals, lows, highs = zip(*in_threads(of_block, _blocks(embeddings)))
+    totals, lows, highs = zip(*in_threads(of_block, row_blocks(embeddings.shape)))
     return np.sum(totals, axis=0), np.min(lows, axis=0), np.max(highs, axis=0)
 
 
-def _blocks(embeddings: np.ndarray) -> Iterator[slice]:
-    """Slices that cover the rows of `[N, D]` in pieces small enough for a float64 copy."""
-    rows = max(1, _BLOCK_ELEMENTS // embeddings.shape[1])
-    return (slice(start, start + rows) for start in range(0, len(embeddings), rows))
+def row_blocks(shape: tuple) -> Iterator[slice]:
+    """Slices that cover the rows of an `[N, D]` in pieces whose float64 copy is small."""
+    rows = max(1, _BLOCK_ELEMENTS // shape[1])
+    return (slice(start, min(start + rows, shape[0])) for start in range(0, shape[0], rows))
 
 
 def _to_one(largest: float, most: int) -> float:

@@ -17,7 +17,7 @@ from profs_tf.metrics.sides import Side
 from profs_tf.metrics.threads import in_threads
 
 # Rows of small classes that are looked at together.
-_ROWS = 2048
+_ROWS = 1024
 
 # Scores of one large class that are looked at together.
 _BLOCK_ELEMENTS = 1 << 22

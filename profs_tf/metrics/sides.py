@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from profs_tf.metrics.frame import Frame
+from profs_tf.metrics.frame import Frame, row_blocks
 
 # Two squared distances are a tie where they differ by no more than this times the sum of the two squared
 # norms in the frame; with the cosine distance norms are 1, so that cosines tie where they differ by no
@@ -56,7 +56,8 @@ class Side:
         The product of (x, 1, -|x|^2/2) and (y, -|y|^2/2, 1) is x.y - |x|^2/2 - |y|^2/2 = -|x - y|^2/2.
         """
         block = np.ones((positions.stop - positions.start, self.width), np.float32)
-        block[:, :-2] = self.rows(positions)
+        for part in row_blocks(block.shape):
+            block[part, :-2] = self._frame.rows(self._embeddings, self.order[positions][part])
         block[:, -1] = -self.half_norms[positions]
         return block
 
