@@ -99,7 +99,7 @@ def small_tiles(tile, rows, thresholds):
 tilings = st.tuples(st.integers(8, 64), st.integers(1, 16), st.sampled_from([1, 50, 1 << 24]))
 
 
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=160)
 @given(searches(), tilings, st.sampled_from([1.0, 2.0**-40, 3.0, 2.0**60]), st.sampled_from([0, 1000]))
 def test_ranks_are_those_of_exact_integer_distances(search, tiling, unit, offset):
     queries, labels, gallery, gallery_labels = search
