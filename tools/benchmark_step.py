@@ -140,6 +140,15 @@ def measure_parts(arguments, repeats=60):
     return medians["penalty"] - medians["update"], medians["swap"] - medians["update"]
 
 
+def measure_memory(arguments, repeats=30):
+    """Returns the median seconds of one NumPy subtraction of as many weights: the memory's speed."""
+    weights = profs.build_embedder(arguments.backbone, arguments.embedding_dim).count_params()
+    one, other, difference = (np.ones(weights, np.float32) for _ in range(3))
+    return statistics.median(
+        seconds(functools.partial(np.subtract, one, other, out=difference)) for _ in range(repeats)
+    )
+
+
 def main():
     """Measures and prints."""
     arguments = parse_arguments()
@@ -157,6 +166,10 @@ def main():
     penalty, swap = measure_parts(arguments)
     print(f"penalty and its gradient alone: {1e3 * penalty:.2f} ms  (bound: 5)")
     print(f"swap of anchors alone: {1e3 * swap:.2f} ms  (bound: 3)")
+    print(
+        "for scale, NumPy subtracts two arrays of as many weights in "
+        f"{1e3 * measure_memory(arguments):.2f} ms"
+    )
 
 
 if __name__ == "__main__":
