@@ -9,8 +9,7 @@ from profs_tf import losses
 
 VARIANTS = {
     **{name: [] for name in losses.names()},
-    # From random weights it needs unit length: its terms are squares of the embeddings' length.
-    "angular": ["--loss=angular", "--normalize"],
+    "angular_normalized": ["--loss=angular", "--normalize"],
     "triplet_semi_hard": ["--loss=triplet", "--triplet_mining=semi_hard"],
     "margin_distance_weighted": ["--loss=margin", "--margin_mining=distance_weighted"],
     "margin_boundary_per_class": ["--loss=margin", "--margin_boundary_per_class"],
