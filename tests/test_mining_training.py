@@ -13,54 +13,65 @@ from profs_tf.datasets.image_list import ImageList
 from profs_tf.sampling.class_mining import ClassMining
 from profs_tf.sampling.mined_sampler import MinedBatchSampler
 
-GROUPS, GROUP_SIZE, IMAGES = 10, 4, 3
-NUM_CLASSES = GROUPS * GROUP_SIZE
+IMAGES = 3
 
 
-def grouped_images():
-    """40 classes in 10 groups of 4 that look alike: class c is in group c % 10."""
+def grouped_images(groups, group_size, class_noise, image_noise):
+    """Classes in groups that look alike: class c is in group c % groups."""
     random = np.random.default_rng(0)
-    groups = np.tile(random.integers(40, 216, (GROUPS, 6, 6, 3)), (GROUP_SIZE, 1, 1, 1))
-    classes = groups + random.integers(-8, 9, groups.shape)
-    pixels = np.repeat(classes, IMAGES, axis=0) + random.integers(-2, 3, (NUM_CLASSES * IMAGES, 6, 6, 3))
-    return ImageList.from_labels(pixels.astype(np.uint8), np.repeat(np.arange(NUM_CLASSES), IMAGES))
+    looks = np.tile(random.integers(40, 216, (groups, 6, 6, 3)), (group_size, 1, 1, 1))
+    classes = np.repeat(looks + random.integers(-class_noise, class_noise + 1, looks.shape), IMAGES, axis=0)
+    pixels = classes + random.integers(-image_noise, image_noise + 1, classes.shape)
+    return ImageList.from_labels(pixels.astype(np.uint8), np.repeat(np.arange(len(looks)), IMAGES))
 
 
-DATA = grouped_images()
+GROUPS, NUM_CLASSES, LAG = 10, 40, 3
+DATA = grouped_images(GROUPS, 4, class_noise=8, image_noise=2)
+TIGHT_GROUPS, TIGHT_CLASSES = 40, 200
+# A class differs from the others of its group by as much as its own images from each other: training cannot
+# tell them apart.
+TIGHT_DATA = grouped_images(TIGHT_GROUPS, 5, class_noise=1, image_noise=1)
 PLAIN = profs.Preprocessing(resize=6, crop=6, mirror=False)
 
 
-def make_model():
+def make_model(learning_rate=1e-3):
     images = tf.keras.Input([6, 6, 3])
     flat = tf.keras.layers.Flatten()(tf.keras.layers.Rescaling(1 / 127.5, -1.0)(images))
     head = tf.keras.layers.Dense(8, kernel_initializer=tf.keras.initializers.HeNormal(seed=3), name="head")
     embedder = tf.keras.Model(images, tf.keras.layers.UnitNormalization()(head(flat)))
     model = profs.ProfsModel(embedder, proximal_weight=1e-3)
-    model.compile(profs.head_adam(embedder, 1e-3), profs.losses.ContrastiveLoss())
+    model.compile(profs.head_adam(embedder, learning_rate), profs.losses.ContrastiveLoss())
     return model
 
 
-def make_sampler(lag=3):
-    return MinedBatchSampler(DATA.labels, 16, 2, seed=2, mining=ClassMining(3), lag=lag)
+def make_sampler():
+    return MinedBatchSampler(DATA.labels, 16, 2, seed=2, mining=ClassMining(3), lag=LAG)
+
+
+def make_tight_sampler():
+    """Batches of 40 classes: 8 seeds, each with 4 neighbours. M = 30."""
+    return MinedBatchSampler(TIGHT_DATA.labels, 80, 2, seed=2, mining=ClassMining(4), lag=LAG)
 
 
 class Records(tf.keras.callbacks.Callback):
-    """The classes of every batch and how long each took to come."""
+    """The classes of every batch, and the embeddings of their representatives."""
 
     def __init__(self):
         super().__init__()
         self.classes = []
+        self.embeddings = []
 
     def on_train_batch_end(self, batch, logs=None):
         self.classes.append(self.model.representative_tap.classes.numpy().copy())
+        self.embeddings.append(self.model.representative_tap.embeddings.numpy().copy())
 
 
-def train(model, steps, sampler=None, link=None, *callbacks):
+def train(model, steps, sampler=None, link=None, *callbacks, data=DATA):
     sampler = sampler or make_sampler()
     link = link or profs.ProfsCallback(sampler)
     records = Records()
     model.fit(
-        profs.train_pipeline(DATA, sampler, PLAIN),
+        profs.train_pipeline(data, sampler, PLAIN),
         steps_per_epoch=steps,
         callbacks=[link, records, *callbacks],
         verbose=0,
@@ -85,17 +96,61 @@ def whole_run():
     return classes, weights(model)
 
 
-def test_mined_batches_hold_neighbours_once_all_were_seen():
-    classes = np.array(train(make_model(), 120))
-    seen_by = next(t for t in range(120) if len(set(classes[:t].ravel())) == NUM_CLASSES)
-    found = [
-        np.sum(batch[seed + 1 : seed + 4] % GROUPS == batch[seed] % GROUPS)
-        for batch in classes[seen_by + 3 :]
-        for seed in (0, 4)
-    ]
-    assert len(found) > 40
-    # Of 3; chance gives 3 * 3 / 39 = 0.23. The groups overlap: mining itself is tested on tight ones.
-    assert np.mean(found) > 1.5
+def neighbours_found(classes, num_classes, groups, hard_classes):
+    """The same-group classes that followed each seed, once every representative was seen and mined from."""
+    classes = np.array(classes)
+    seen_by = next(t for t in range(len(classes)) if len(set(classes[:t].ravel())) == num_classes)
+    of_seeds = classes[seen_by + LAG :].reshape(-1, 1 + hard_classes)
+    assert len(of_seeds) > 100
+    return np.sum(of_seeds[:, 1:] % groups == of_seeds[:, :1] % groups, axis=1)
+
+
+def test_batches_hold_the_neighbours_through_training():
+    # Whole groups join a batch, so no seed is short of neighbours: who knew the groups would find 4 of 4.
+    sampler, model = make_tight_sampler(), make_model()
+    before = model.embedder.get_layer("head").kernel.numpy()
+    classes = train(model, 180, sampler, data=TIGHT_DATA)
+    moved = np.abs(model.embedder.get_layer("head").kernel - before)
+    assert np.mean(moved) > 0.5 * np.mean(np.abs(before))
+    assert sampler.steps_per_projection == 30  # with several swaps of representatives
+    found = neighbours_found(classes, TIGHT_CLASSES, TIGHT_GROUPS, 4)
+    assert np.mean(found) >= 3.0
+    assert np.mean(found) >= 0.95 * 4
+    unmined = profs.BatchSampler(TIGHT_DATA.labels, 80, 2, seed=2)
+    drawn = [unmined.batch(step).labels[:40] for step in range(180)]
+    assert np.mean(neighbours_found(drawn, TIGHT_CLASSES, TIGHT_GROUPS, 4)) == pytest.approx(
+        4 * 4 / 199, abs=0.03
+    )
+
+
+@pytest.mark.parametrize("tight", [True, False])
+def test_an_untrained_network_gives_every_neighbour(tight):
+    if tight:
+        classes = train(make_model(0.0), 180, make_tight_sampler(), data=TIGHT_DATA)
+        assert np.all(neighbours_found(classes, TIGHT_CLASSES, TIGHT_GROUPS, 4) == 4)
+    else:
+        assert np.all(neighbours_found(train(make_model(0.0), 120), NUM_CLASSES, GROUPS, 3) == 3)
+
+
+def test_each_seed_brings_the_nearest_of_the_memory_while_groups_dissolve():
+    # These groups can be told apart, and training does so: neighbours stop being of one group. What holds all
+    # the way is that they are the nearest by the embeddings of the steps up to t - lag.
+    records = Records()
+    train(make_model(), 120, None, None, records)
+    found = neighbours_found(records.classes, NUM_CLASSES, GROUPS, 3)
+    assert np.mean(found[-40:]) < np.mean(found[:40])
+    memory = np.full([NUM_CLASSES, 8], np.inf)
+    for step, batch in enumerate(records.classes):
+        if step >= LAG:
+            memory[records.classes[step - LAG]] = records.embeddings[step - LAG]
+        known = np.isfinite(memory[:, 0])
+        for first in (0, 4):
+            if known[batch[first]]:
+                rest = [c for c in np.flatnonzero(known) if c not in batch[: first + 1]]
+                distances = {c: np.linalg.norm(memory[c] - memory[batch[first]]) for c in rest}
+                nearest = sorted(distances.values())[:3]
+                got = [distances[c] for c in batch[first + 1 : first + 1 + len(nearest)]]
+                np.testing.assert_allclose(got, nearest, atol=1e-3)
 
 
 def test_two_runs_are_equal_under_load(whole_run):
