@@ -65,8 +65,8 @@ def bn_inception(
 
     Args:
         input_shape: (height, width, 3); height and width may be None, otherwise at least 7 pixels.
-        pretrained: Path of the published PyTorch state dict, in PyTorch's zip format
-            (`profs_tf.backbones.tensor_archive`), or of what ``tools/convert_weights.py`` made of it.
+        pretrained: Path of the published PyTorch state dict, in either of PyTorch's formats
+            (`profs_tf.backbones.tensor_file`), or of what ``tools/convert_weights.py`` made of it.
         batch_norm_momentum: Share of the old value that the moving statistics keep at each training step.
             Default 0.9.
         seed: Makes the initial weights a pure function of this whole number; None draws them from Keras's

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from profs_tf.backbones.slots import Slot, fill, kernel_slot, weights_by_name
-from profs_tf.backbones.tensor_archive import read_tensors
+from profs_tf.backbones.tensor_file import read_tensors
 
 _WORDS = {
     "kernel": "weight",

@@ -146,6 +146,19 @@ def test_parameter_counts(loaded):
     assert sum(np.prod(variable.shape) for variable in loaded.non_trainable_variables) == 20_032
 
 
+def test_the_format_before_pytorch_1_6(loaded, state, tmp_path):
+    """With the vectors of batch normalisation as [1, C], as an early release has them."""
+    old = {
+        name: value[None] if "_bn." in name and value.ndim else value
+        for name, value in state.items()
+        if "num_batches" not in name
+    }
+    again = bn_inception(pretrained=torch_files.save_legacy(tmp_path / "bn_inception.pth", old))
+    assert len(again.weights) == len(loaded.weights)
+    for left, right in zip(again.get_weights(), loaded.get_weights()):
+        np.testing.assert_array_equal(left, right)
+
+
 def test_shapes_of_the_usual_crop(loaded):
     shapes = {"pool1_3x3_s2": 56, "pool2_3x3_s2": 28}
     shapes |= {f"inception_{block}": {"3": 28, "4": 14, "5": 7}[block[0]] for block in OUTPUTS}

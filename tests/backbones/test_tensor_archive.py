@@ -12,7 +12,7 @@ import torch_files
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profs_tf.backbones.tensor_archive import read_tensors
+from profs_tf.backbones.tensor_file import read_tensors
 
 
 def draw(*shape, dtype=np.float32):
@@ -103,12 +103,6 @@ def test_other_names_are_refused(tmp_path, name):
     path = torch_files.write(tmp_path / "net.pth", content + b"\x93.", [])
     shown = re.escape(".".join(name.split("\n")))
     refused(path, f"its pickle asks for {shown}, which is no part of a tensor")
-
-
-def test_an_old_file_says_how_to_convert_it(tmp_path):
-    refused(
-        torch_files.save_old(tmp_path / "old.pth"), r"before PyTorch 1\.6.*torch\.save\(torch\.load\(PATH"
-    )
 
 
 @pytest.mark.parametrize("kept", [0.1, 0.5, 0.9, 0.999])

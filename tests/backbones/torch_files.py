@@ -1,8 +1,8 @@
-"""Writes PyTorch's zip format opcode by opcode, as ``torch.save`` lays it out, without PyTorch."""
+"""Writes PyTorch's two formats opcode by opcode, as ``torch.save`` lays them out, without PyTorch."""
 
-import pickle
 import struct
 import zipfile
+from pathlib import Path
 
 import numpy as np
 
@@ -24,13 +24,17 @@ def numbers(values):
     return b"(" + b"".join(map(number, values)) + TUPLE
 
 
-def tensor(key, array, sizes=None, strides=None, offset=0, count=None):
-    """The opcodes of ``torch._utils._rebuild_tensor_v2(storage, offset, sizes, strides, False, hooks)``."""
+def tensor(key, array, sizes=None, strides=None, offset=0, count=None, view=b""):
+    """The opcodes of ``torch._utils._rebuild_tensor_v2(storage, offset, sizes, strides, False, hooks)``.
+
+    ``view`` is one more element in the identity of the storage, which the format before 1.6 has.
+    """
     sizes = array.shape if sizes is None else sizes
     strides = [step // array.itemsize for step in array.strides] if strides is None else strides
     storage = f"ctorch\n{STORAGES[str(array.dtype)]}\n".encode()
     count = array.size if count is None else count
-    identity = b"(" + text("storage") + storage + text(str(key)) + text("cpu") + number(count) + TUPLE + b"Q"
+    identity = b"(" + text("storage") + storage + text(str(key)) + text("cpu") + number(count) + view
+    identity += TUPLE + b"Q"
     arguments = identity + number(offset) + numbers(sizes) + numbers(strides) + b"\x89" + ORDERED_DICT
     return b"ctorch._utils\n_rebuild_tensor_v2\n(" + arguments + TUPLE + b"R"
 
@@ -59,9 +63,34 @@ def save(path, values, **options):
     return write(path, state_dict(items), arrays, **options)
 
 
-def save_old(path):
-    """The start of a file by PyTorch before 1.6: magic number, protocol version, system."""
-    with open(path, "wb") as file:
-        for part in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}):
-            pickle.dump(part, file, protocol=2)
+NOT_A_VIEW = b"N"
+LEGACY_START = bytes.fromhex("80028a0a6cfc9c46f9206aa850192e")
+
+
+def legacy(
+    content, storages, *, start=LEGACY_START, protocol_version=1001, little_endian=b"\x88", counts=None
+):
+    """The bytes of a file in the format before 1.6; ``storages`` are arrays by key, in their order."""
+    sizes = b"(" + text("short") + number(2) + text("int") + number(4) + text("long") + number(4) + b"d"
+    system = b"(" + text("protocol_version") + number(1001) + text("little_endian") + little_endian
+    parts = [
+        start,
+        b"\x80\x02" + number(protocol_version) + b".",
+        b"\x80\x02" + system + text("type_sizes") + sizes + b"d.",
+        content,
+        b"\x80\x02](" + b"".join(map(text, storages)) + b"e.",
+    ]
+    for array in storages.values():
+        parts += [struct.pack("<q", array.size if counts is None else counts), array.tobytes()]
+    return b"".join(parts)
+
+
+def save_legacy(path, values):
+    """Writes arrays by name as a state dict in the format before 1.6, each in a storage of its own."""
+    # Keys were addresses, and the storages came in the order of their texts.
+    keys = [str(94_000_000_000_000 - 64 * number) for number in range(len(values))]
+    arrays = {key: np.array(value, order="C") for key, value in zip(keys, values.values())}
+    items = [(name, tensor(key, arrays[key], view=NOT_A_VIEW)) for key, name in zip(keys, values)]
+    content = legacy(state_dict(items), {key: arrays[key] for key in sorted(arrays)})
+    Path(path).write_bytes(content)
     return str(path)

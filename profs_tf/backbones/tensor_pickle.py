@@ -1,0 +1,118 @@
+"""The pickle in a PyTorch file: which numbers make up which tensor. No code that it might hold is run.
+
+Pickles can call any function there is. The reader here knows the few that make up tensors, has its own in
+their place, and refuses every other name before it is looked up.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import zipfile
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Callable
+
+import numpy as np
+
+# PyTorch's storage classes and the numbers in them, without the byte order.
+_STORAGES = {
+    "DoubleStorage": "f8",
+    "FloatStorage": "f4",
+    "HalfStorage": "f2",
+    "LongStorage": "i8",
+    "IntStorage": "i4",
+    "ShortStorage": "i2",
+    "CharStorage": "i1",
+    "ByteStorage": "u1",
+    "BoolStorage": "?",
+}
+
+
+class RefusedError(ValueError):
+    """The file holds what no state dict holds."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Numbers that tensors are views of, under the key by which the file knows them."""
+
+    key: str
+    numbers: np.ndarray
+
+
+class TensorUnpickler(pickle.Unpickler):
+    """Unpickles tensors, as arrays that are views of their storages, in mappings and nothing else.
+
+    Args:
+        file: Stands at the pickle, and after `load` behind it.
+        name: Of the pickle, for messages.
+        numbers: From a storage's key, type of numbers and their count to one array of them.
+    """
+
+    def __init__(self, file: BinaryIO, name: str, numbers: Callable[[str, np.dtype, int], np.ndarray]):
+        super().__init__(file)
+        self._name = name
+        self._numbers = numbers
+        self._storages: dict[str, Storage] = {}
+
+    def load(self) -> Any:
+        """Returns what is pickled.
+
+        Raises:
+            RefusedError: If the pickle is damaged, or asks for anything but tensors.
+        """
+        try:
+            return super().load()
+        except (RefusedError, zipfile.BadZipFile, OSError):
+            raise
+        # Damaged pickles end in any of these, as the documentation of pickle warns.
+        except (pickle.UnpicklingError, ArithmeticError, AttributeError, EOFError, LookupError, MemoryError,
+                TypeError, ValueError, RecursionError) as error:  # fmt: skip
+            raise RefusedError(f"its {self._name} is damaged or cut short: {error}") from error
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Returns what stands here for a name of PyTorch's; refuses every other."""
+        if (module, name) == ("collections", "OrderedDict"):
+            return OrderedDict
+        # The second is that of PyTorch before 0.4, which knew no gradients of tensors.
+        if module == "torch._utils" and name in ("_rebuild_tensor_v2", "_rebuild_tensor"):
+            return self._tensor
+        if (module, name) == ("torch._utils", "_rebuild_parameter"):
+            return self._parameter
+        if module == "torch" and name in _STORAGES:
+            return name
+        raise RefusedError(
+            f"its pickle asks for {module}.{name}, which is no part of a tensor and was not run. Save "
+            "model.state_dict(), in float32, and nothing else."
+        )
+
+    def persistent_load(self, pid: Any) -> Storage:
+        """Returns the storage that a pickled identity names: ("storage", type, key, device, count)."""
+        kind, storage_type, key, _, count = pid
+        if kind != "storage" or storage_type not in _STORAGES or not isinstance(key, str):
+            raise RefusedError(f"its pickle asks for an unknown object {pid!r}.")
+        if key not in self._storages:
+            dtype = np.dtype(_STORAGES[storage_type])
+            self._storages[key] = Storage(key, self._numbers(key, dtype, count))
+        return self._storages[key]
+
+    @staticmethod
+    def _tensor(
+        storage, offset, sizes, strides, requires_grad=False, hooks=None, metadata=None
+    ) -> np.ndarray:
+        numbers = storage.numbers
+        if len(sizes) != len(strides) or min((offset, *sizes, *strides)) < 0:
+            raise RefusedError(f"a tensor of storage {storage.key} has sizes {sizes} and strides {strides}.")
+        last = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides))
+        count = math.prod(sizes)
+        if count and (last >= len(numbers) or count > len(numbers)):
+            raise RefusedError(f"a tensor of sizes {sizes} reaches beyond its storage {storage.key}.")
+        if not count:
+            return np.empty(sizes, numbers.dtype)
+        steps = [stride * numbers.itemsize for stride in strides]
+        return np.lib.stride_tricks.as_strided(numbers[offset:], sizes, steps, writeable=False)
+
+    @staticmethod
+    def _parameter(data, requires_grad=False, hooks=None) -> np.ndarray:
+        return data
