@@ -20,17 +20,22 @@ from profs_tf.sampling.mined_sampler import MinedBatchSampler
 def load_data(config: Config) -> tuple:
     """Returns the image lists (train, test) of the configuration's data set.
 
+    With `validation_classes` these are the two parts of the training classes; the test classes are left out.
+
     Raises:
-        ValueError: if the data set is unknown or an option does not belong to it.
+        ValueError: if the data set is unknown, or an option does not belong to it or does not fit it.
         FileNotFoundError: if the data is not there; the message says where to get it.
     """
-    return datasets.load(
+    train, test = datasets.load(
         config.dataset,
         data_dir=config.data_dir,
         train_classes=_fraction_or_file(config.train_classes),
         allow_partial_data=config.allow_partial_data,
         download=config.download,
     )
+    if config.validation_classes is None:
+        return train, test
+    return datasets.hold_out_classes(train, config.validation_classes)
 
 
 def _fraction_or_file(text: Optional[str]) -> Union[float, str, None]:

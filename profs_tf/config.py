@@ -40,6 +40,12 @@ class Config:
         "Own pictures only: the part of the classes that trains (0.5), or a text file with their names, one "
         "a line; default the first half.",
     )
+    validation_classes: Optional[float] = option(
+        None,
+        "Share of the training classes, drawn by a fixed shuffle, that is held out of training and evaluated "
+        "in place of the test classes: for choosing values. Default none, and the test classes.",
+        above=0.0,
+    )
     allow_partial_data: bool = option(False, "Whether an incomplete copy of a data set is taken.")
     download: bool = option(False, "Whether TensorFlow Datasets may download a data set that is not found.")
     output_dir: str = option("", "Folder that the run is written to; it must not hold another run.")
@@ -172,6 +178,8 @@ class Config:
         for name in ("beta_1", "beta_2"):
             if getattr(self, name) >= 1.0:
                 raise ValueError(f"`{name}` must be below 1, got {getattr(self, name)}.")
+        if self.validation_classes is not None and self.validation_classes >= 1.0:
+            raise ValueError(f"`validation_classes` must be below 1, got {self.validation_classes}.")
         if self.batch_size % self.images_per_class:
             raise ValueError(
                 f"`batch_size` must be a multiple of `images_per_class` = {self.images_per_class}, "

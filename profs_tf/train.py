@@ -129,7 +129,7 @@ def train(config: Config, folder: RunFolder, resume: bool = False, progress: str
             )
     except TrainingInterruptedError as error:
         raise InterruptedRunError(f"{error} Go on with --output_dir={folder.path} --resume.") from error
-    return finish(config, folder, model, recall, log, preprocessing, test_images)
+    return finish(config, folder, model, sampler, recall, log, preprocessing, test_images)
 
 
 def make_reproducible(seed: int) -> None:
@@ -197,7 +197,7 @@ def fit_from_step(model, dataset, epochs: int, steps_per_epoch: int, callbacks: 
         )
 
 
-def finish(config, folder, model, recall, log, preprocessing, test_images) -> dict:
+def finish(config, folder, model, sampler, recall, log, preprocessing, test_images) -> dict:
     """Exports the best epoch's embedder and writes metrics.json and the learning curves."""
     model.embedder.load_weights(str(folder.best_weights)).expect_partial()
     save_embedder(model.embedder, preprocessing, folder.embedder)
@@ -207,7 +207,12 @@ def finish(config, folder, model, recall, log, preprocessing, test_images) -> di
             model.embedder, test_images, preprocessing=preprocessing, batch_size=config.batch_size
         )
         best.update(evaluate(embeddings, test_images.labels, ks=config.ks, seed=config.seed))
-    metrics = {"best": best, "untrained": recall.untrained, "steps": int(model.step)}
+    metrics = {
+        "best": best,
+        "untrained": recall.untrained,
+        "steps": int(model.step),
+        "steps_per_projection": sampler.steps_per_projection,
+    }
     folder.write_metrics(metrics)
     draw_learning_curves(log.rows, folder.curves)
     print(

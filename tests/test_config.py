@@ -43,6 +43,8 @@ def test_is_frozen():
         ({"clustering": "x"}, "`clustering` must be one of never, best, every_epoch, got 'x'"),
         ({"ks": (1, 0)}, r"`ks` must be whole numbers >= 1, got \[1, 0\]"),
         ({"ks": ()}, r"`ks` must be whole numbers >= 1, got \[\]"),
+        ({"validation_classes": 0.0}, "`validation_classes` must be > 0.0, got 0.0"),
+        ({"validation_classes": 1.0}, "`validation_classes` must be below 1, got 1.0"),
         ({"steps_per_projection": 0}, "`steps_per_projection` must be >= 1, got 0"),
     ],
 )

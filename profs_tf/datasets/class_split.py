@@ -1,4 +1,4 @@
-"""Splits an ImageList by class, into classes that train and classes that test."""
+"""Splits an ImageList by class: into classes that train and that test, into those that train and validate."""
 
 from __future__ import annotations
 
@@ -38,6 +38,36 @@ def split_by_class(images: ImageList, train_classes: TrainClasses = 0.5) -> tupl
     return (
         images.subset_of_classes(np.flatnonzero(trains), f"{images.name} train"),
         images.subset_of_classes(np.flatnonzero(~trains), f"{images.name} test"),
+    )
+
+
+def hold_out_classes(train: ImageList, fraction: float) -> tuple:
+    """Returns (train, validation): training classes parted once more, classes in their present order.
+
+    Choosing values on the classes that are reported in the end would overfit to them; these are unseen, too,
+    and have no part in the report. A shuffle draws them, since neighbours in the order of names are alike;
+    it is the same for every run, so that runs can be compared.
+
+    Args:
+        train: the training split.
+        fraction: of its classes that are held out, rounded down but at least one.
+
+    Raises:
+        ValueError: if the fraction is not between 0 and 1, or there is one class only.
+    """
+    if not 0 < fraction < 1:
+        raise ValueError(f"`validation_classes` must be between 0 and 1, got {fraction}.")
+    if train.num_classes < 2:
+        raise ValueError(
+            f"`validation_classes` needs at least 2 classes to split, got {train.num_classes} in {train!r}."
+        )
+    # Of NumPy's generators the one whose stream is frozen.
+    order = np.random.RandomState(0).permutation(train.num_classes)
+    count = max(1, math.floor(train.num_classes * fraction))
+    stem = train.name[: -len(" train")] if train.name.endswith(" train") else train.name
+    return (
+        train.subset_of_classes(np.sort(order[:-count]), f"{stem} train"),
+        train.subset_of_classes(np.sort(order[-count:]), f"{stem} validation"),
     )
 
 
