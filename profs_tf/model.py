@@ -8,6 +8,7 @@ from typing import Optional
 
 import tensorflow as tf
 
+from profs_tf import replicas
 from profs_tf.proximal import ProximalTerm, ProximalWeight, check_proximal_weight
 
 # What is watched for values that are not finite, in the order in which a step computes it.
@@ -26,8 +27,9 @@ class RepresentativeTap:
 
     def __init__(self, classes_per_batch: int, embedding_dim: int):
         """Makes room for one step."""
-        self.classes = tf.Variable(tf.zeros([classes_per_batch], tf.int64), trainable=False)
-        self.embeddings = tf.Variable(tf.zeros([classes_per_batch, embedding_dim]), trainable=False)
+        zeros = tf.zeros([classes_per_batch, embedding_dim])
+        self.classes = tf.Variable(tf.cast(zeros[:, 0], tf.int64), trainable=False, **replicas.ONE_FOR_EACH)
+        self.embeddings = tf.Variable(zeros, trainable=False, **replicas.ONE_FOR_EACH)
 
     def record(self, labels: tf.Tensor, embeddings: tf.Tensor) -> None:
         """Keeps the first C labels and embeddings of a batch, which are the representatives'."""
@@ -48,6 +50,7 @@ class ProfsModel(tf.keras.Model):
         embedder: the Keras model that is trained, [B, H, W, 3] to [B, D] (or any input the data gives).
         proximal: the `ProximalTerm`, created by `compile`.
         step: int64 scalar variable, optimiser steps taken; the clock of sampler and callback on resuming.
+        steps_taken: its value.
         representative_tap: `RepresentativeTap` that training steps fill, or None where no one mines classes.
         non_finite_steps: int64 [3] variable, the first step at which each of `TERMS` was not finite, or -1.
     """
@@ -71,11 +74,11 @@ class ProfsModel(tf.keras.Model):
             )
         self.embedder = embedder
         self._proximal_weight = check_proximal_weight(proximal_weight)
-        self.step = tf.Variable(0, trainable=False, dtype=tf.int64, name="step")
-        self.non_finite_steps = tf.Variable(
-            [-1] * len(TERMS), trainable=False, dtype=tf.int64, name="non_finite_steps"
-        )
+        integer = {"trainable": False, "dtype": tf.int64, **replicas.ONE_FOR_EACH}
+        self.step = tf.Variable(0, name="step", **integer)
+        self.non_finite_steps = tf.Variable([-1] * len(TERMS), name="non_finite_steps", **integer)
         self.representative_tap = None
+        self.stop_vote = None
         self._at_fit_end = []
         self.loss_tracker = tf.keras.metrics.Mean(name="loss")
         self.penalty_tracker = tf.keras.metrics.Mean(name="proximal_penalty")
@@ -89,11 +92,18 @@ class ProfsModel(tf.keras.Model):
 
         A loss with variables of its own (boundary, centres, proxies) has them trained and saved with the
         model, at the loss's own `variable_learning_rate` where the optimiser is a `HeadAdam`.
+
+        Raises:
+            ValueError: if embedder, loss or optimiser were made outside the strategy's scope of this model.
         """
         super().compile(optimizer=optimizer, loss=loss, **kwargs)
         self.metric_loss = tf.keras.losses.get(loss)
-        with self.distribute_strategy.scope():
+        strategy = self.distribute_strategy
+        replicas.check_made_in_scope(strategy, "embedder", self.embedder.variables)
+        replicas.check_made_in_scope(strategy, "loss", self._loss_variables())
+        with strategy.scope():
             self.proximal = ProximalTerm(self.embedder.trainable_variables, self._proximal_weight)
+            self.stop_vote = replicas.StopVote() if replicas.is_multi_worker(strategy) else None
         optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
         if self._loss_variables() and hasattr(optimizer, "set_learning_rate"):
             optimizer.set_learning_rate(self._loss_variables(), self.metric_loss.variable_learning_rate)
@@ -102,10 +112,15 @@ class ProfsModel(tf.keras.Model):
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.embedder.trainable_variables + self._loss_variables())
 
-    def fit(self, *arguments, **options):
-        """As `tf.keras.Model.fit`; calls what `at_fit_end` was given also where training ends in an error."""
+    def fit(self, x=None, *arguments, **options):
+        """As `tf.keras.Model.fit`; calls what `at_fit_end` was given also where training ends in an error.
+
+        Raises:
+            ValueError: if the data is not made for the replicas of this model.
+        """
+        replicas.check_input(self.distribute_strategy, x)
         try:
-            return super().fit(*arguments, **options)
+            return super().fit(x, *arguments, **options)
         finally:
             while self._at_fit_end:
                 self._at_fit_end.pop()()
@@ -113,6 +128,11 @@ class ProfsModel(tf.keras.Model):
     def at_fit_end(self, call: Callable[[], None]) -> None:
         """Has a function called once, when the `fit` that is going on ends, in whatever way."""
         self._at_fit_end.append(call)
+
+    @property
+    def steps_taken(self) -> int:
+        """The value of `step`, also where there are several replicas."""
+        return int(self.step.numpy())
 
     @property
     def metrics(self):
@@ -127,13 +147,18 @@ class ProfsModel(tf.keras.Model):
         loss_variables = self._loss_variables()
         with tf.GradientTape() as tape:
             embeddings = self.embedder(images, training=True)
-            loss = tf.cast(self.metric_loss(labels, embeddings, query_mask), tf.float32)
+            embeddings, labels, query_mask = replicas.whole_batch(tape, embeddings, labels, query_mask)
+            loss = own_loss = tf.cast(self.metric_loss(labels, embeddings, query_mask), tf.float32)
             if self.embedder.losses:
-                loss += tf.add_n([tf.cast(term, tf.float32) for term in self.embedder.losses])
-            scaled_loss = self.optimizer.get_scaled_loss(loss) if self._scales_loss else loss
+                terms = tf.add_n([tf.cast(term, tf.float32) for term in self.embedder.losses])
+                # Of these each replica has its share in the sum of gradients.
+                loss, own_loss = loss + terms, own_loss + terms / replicas.count()
+            scaled_loss = self.optimizer.get_scaled_loss(own_loss) if self._scales_loss else own_loss
         gradients = tape.gradient(scaled_loss, embedder_variables + loss_variables)
         if self._scales_loss:
             gradients = self.optimizer.get_unscaled_gradients(gradients)
+        size = len(embedder_variables)
+        gradients = replicas.summed(gradients[:size], gradients[size:])
         penalty = tf.zeros([])
         if self.proximal.is_active:
             penalty, pull = self.proximal.penalty_and_gradients(self.step)
@@ -142,7 +167,9 @@ class ProfsModel(tf.keras.Model):
             gradients = pulled + gradients[len(pulled) :]
             if self.proximal.lagged:
                 self.proximal.follow(self.step)
-        self.optimizer.apply_gradients(zip(gradients, embedder_variables + loss_variables))
+        replicas.apply_summed(self.optimizer, gradients, embedder_variables + loss_variables)
+        if self.stop_vote is not None:
+            self.stop_vote.count()
         if self.representative_tap is not None:
             self.representative_tap.record(labels, embeddings)
         self._record(embeddings, loss, penalty)

@@ -11,6 +11,8 @@ from typing import Union
 
 import tensorflow as tf
 
+from profs_tf.replicas import ONE_FOR_EACH
+
 ProximalWeight = Union[float, tf.keras.optimizers.schedules.LearningRateSchedule]
 
 
@@ -48,10 +50,12 @@ class ProximalTerm(tf.Module):
         self._variables = list(variables)
         self.proximal_weight = check_proximal_weight(proximal_weight)
         self.anchor_weights = [
-            tf.Variable(variable, trainable=False, name=f"anchor_{number}")
+            tf.Variable(variable, trainable=False, name=f"anchor_{number}", **ONE_FOR_EACH)
             for number, variable in enumerate(self._variables)
         ]
-        self.projection_index = tf.Variable(-1, trainable=False, dtype=tf.int64, name="projection_index")
+        self.projection_index = tf.Variable(
+            -1, trainable=False, dtype=tf.int64, name="projection_index", **ONE_FOR_EACH
+        )
         self.lagged = False
         self.in_use = False
         self._swap = tf.function(self._assign_anchors)
