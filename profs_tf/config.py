@@ -191,8 +191,6 @@ class Config:
                 "positive pair."
             )
 
-        if self.mines_classes and self.loss in PROXY_LOSSES:
-            raise ValueError(f"`method` profs_hncm does not go with the loss {self.loss} yet. Use profs.")
         if self.mines_classes and self.steps_per_execution != 1:
             raise ValueError(
                 f"`steps_per_execution` must be 1 with profs_hncm, got {self.steps_per_execution}: "

@@ -1,7 +1,9 @@
 """The one step back in the flow of data: a training step's embeddings go to the sampler that mines classes.
 
-Shapes: C classes in a batch, D embedding dimension.
+Shapes: L classes, C classes in a batch, D embedding dimension.
 """
+
+from typing import Optional
 
 import tensorflow as tf
 
@@ -11,12 +13,19 @@ from profs_tf.sampling.mined_sampler import MinedBatchSampler, MiningHistory
 
 
 class MiningLink:
-    """Hands every step's embeddings of representatives over, and keeps what a checkpoint needs of them."""
+    """Hands every step's embeddings of representatives over, and keeps what a checkpoint needs of them.
+
+    Where the loss holds vectors of classes, it hands over those of all classes as they are after the step:
+    such a loss is a softmax over all classes, so its every step moves every row. That copies L D numbers (for
+    SoftTriple it reads L K D), a fraction of what the step's own update of these variables reads and writes;
+    the tensors of the newest ``lag`` steps are kept, 4 L D bytes each.
+    """
 
     def __init__(self, sampler: MinedBatchSampler):
         """Links nothing yet; `begin` does."""
         self._sampler = sampler
         self._history = None
+        self._loss = None
         self._tap = None
         self._restored = {}
 
@@ -44,17 +53,23 @@ class MiningLink:
                 f"`steps_per_execution` must be 1 with class mining, got {steps_per_execution}: every step's "
                 "embeddings are needed."
             )
-        shape = self._sampler.classes_per_batch, model.embedder.output_shape[-1]
+        self._loss = model.metric_loss
+        vectors = self._class_vectors()
+        if vectors is None:
+            self._install_tap(model)
+        elif len(vectors) != self._sampler.num_classes:
+            raise ValueError(
+                f"`num_classes` of the loss must be the sampler's {self._sampler.num_classes} for class "
+                f"mining, got {len(vectors)}."
+            )
         if self._history is None:
-            self._history = MiningHistory(self._sampler.num_classes, shape[1], self._sampler.lag)
+            dim = model.embedder.output_shape[-1] if vectors is None else vectors.shape[1]
+            self._history = MiningHistory(self._sampler.num_classes, dim, self._sampler.lag)
+            if vectors is not None:
+                self._history.memory.replace(vectors)
         if self._restored:
             self._history.restore(self._restored)
             self._restored = {}
-        if model.representative_tap is None:
-            model.representative_tap = RepresentativeTap(*shape)
-            # The train function that is there was traced without it.
-            model.make_train_function(force=True)
-        self._tap = model.representative_tap
         self._sampler.begin(first_step, self._history)
         # Training that ends in an error does not get to `end`.
         model.at_fit_end(self.end)
@@ -73,7 +88,25 @@ class MiningLink:
     def step_ends(self, step: int) -> None:
         """Hands over what the step computed."""
         # Tensors, not arrays: on a GPU the sampler's thread waits for their values, not this one.
-        message = StepEmbeddings(step, self._tap.classes.read_value(), self._tap.embeddings.read_value())
+        vectors = self._class_vectors()
+        if vectors is None:
+            vectors, classes = self._tap.embeddings.read_value(), self._tap.classes.read_value()
+        else:
+            classes = None
+        message = StepEmbeddings(step, classes, vectors)
         self._history.add(message)
         self._sampler.feed.put(message)
         self._sampler.feed.is_stepping = False
+
+    def _class_vectors(self) -> Optional[tf.Tensor]:
+        """Returns the loss's vectors of classes as they are now; None where it has none."""
+        read = getattr(self._loss, "class_vectors", None)
+        return read() if read is not None else None
+
+    def _install_tap(self, model: ProfsModel) -> None:
+        if model.representative_tap is None:
+            shape = self._sampler.classes_per_batch, model.embedder.output_shape[-1]
+            model.representative_tap = RepresentativeTap(*shape)
+            # The train function that is there was traced without it.
+            model.make_train_function(force=True)
+        self._tap = model.representative_tap

@@ -76,6 +76,14 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
         """The learning rate of the loss's own variables; None where it has none."""
         return self.learning_rate
 
+    def class_vectors(self) -> Optional[tf.Tensor]:
+        """Returns one vector for each class, float32 [C, D], of unit length, made of the loss's variables.
+
+        Class mining searches them in place of the representatives' embeddings (paper, section 5.3). None
+        where the loss holds no vectors of classes.
+        """
+        return None
+
     # Keras converts its train step with AutoGraph; all branches on values here are TensorFlow's own already.
     @tf.autograph.experimental.do_not_convert
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:

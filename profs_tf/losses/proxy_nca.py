@@ -66,6 +66,10 @@ class ProxyNCALoss(MetricLoss):
         self.seed = seed
         self.proxies = unit_vectors("proxies", [num_classes, embedding_dim], seed)
 
+    def class_vectors(self) -> tf.Tensor:
+        """Returns the proxies at unit length, float32 [C, D]; O(C D)."""
+        return tf.math.l2_normalize(self.proxies, axis=1)
+
     def _label_checks(self, labels: tf.Tensor) -> tuple[Check, ...]:
         return class_index_checks(labels, self.num_classes)
 

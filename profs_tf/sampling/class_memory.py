@@ -1,4 +1,4 @@
-"""The last seen embedding of every class's representative, which hard negative class mining searches.
+"""One vector for every class, which hard negative class mining searches.
 
 Shapes: L classes, C classes in a batch, D embedding dimension, S classes asked about at once.
 """
@@ -9,6 +9,9 @@ import numpy as np
 class ClassMemory:
     """One embedding for each class, overwritten whenever its representative was in a batch.
 
+    Or, for a loss that holds vectors of classes such as proxies, those vectors: `replace` then puts others in
+    the place of all.
+
     No embedding is computed for it: the training step's own are kept (paper, section 4.2, hard negative
     class mining). After new representatives were drawn, the embedding of a class's former representative
     stays until the new one is seen: it is an image of the same class, seen by a network of a few steps ago,
@@ -16,16 +19,37 @@ class ClassMemory:
     nobody's neighbour.
 
     Attributes:
-        embeddings: float32 [L, D]; rows of classes not seen are zero.
         seen: bool [L].
     """
 
     def __init__(self, num_classes: int, embedding_dim: int):
         """Makes an empty memory, 4 L D bytes."""
-        self.embeddings = np.zeros([num_classes, embedding_dim], np.float32)
+        self._embeddings = np.zeros([num_classes, embedding_dim], np.float32)
+        self._is_own = True
         self.seen = np.zeros(num_classes, bool)
         # Half the squared length; infinite for classes not seen, which puts them behind all others.
         self._half_squares = np.full(num_classes, np.inf, np.float32)
+
+    def replace(self, embeddings: np.ndarray) -> None:
+        """Takes over the embeddings of all classes, without a copy; O(L), and O(L D) once they are read.
+
+        Args:
+            embeddings: float32 [L, D], an array or a tensor, which must not change any more.
+        """
+        self._embeddings, self._half_squares, self._is_own = embeddings, None, False
+        self.seen[:] = True
+
+    @property
+    def embeddings(self) -> np.ndarray:
+        """Float32 [L, D]; rows of classes not seen are zero."""
+        self._read()
+        return self._embeddings
+
+    def _read(self) -> None:
+        """Reads what `replace` took over, not before it is needed: most of it never is."""
+        if self._half_squares is None:
+            self._embeddings = np.asarray(self._embeddings)
+            self._half_squares = _half_squares(self._embeddings)
 
     def update(self, classes: np.ndarray, embeddings: np.ndarray) -> None:
         """Overwrites the embeddings of some classes; O(C D).
@@ -35,8 +59,11 @@ class ClassMemory:
             embeddings: float [C, D].
         """
         embeddings = np.asarray(embeddings, np.float32)
-        self.embeddings[classes] = embeddings
-        self._half_squares[classes] = 0.5 * np.sum(embeddings * embeddings, axis=1)
+        self._read()
+        if not self._is_own:
+            self._embeddings, self._is_own = self._embeddings.copy(), True
+        self._embeddings[classes] = embeddings
+        self._half_squares[classes] = _half_squares(embeddings)
         self.seen[classes] = True
 
     def remoteness(self, classes: np.ndarray) -> np.ndarray:
@@ -49,10 +76,15 @@ class ClassMemory:
             float32 [S, L]: half the squared Euclidean distance, less a constant for each row; infinite for
             classes not seen.
         """
-        return self._half_squares - self.embeddings[classes] @ self.embeddings.T
+        self._read()
+        return self._half_squares - self._embeddings[classes] @ self._embeddings.T
 
     def copy(self) -> "ClassMemory":
         """Returns a memory of its own with the same content."""
         other = ClassMemory(*self.embeddings.shape)
         other.update(np.flatnonzero(self.seen), self.embeddings[self.seen])
         return other
+
+
+def _half_squares(embeddings: np.ndarray) -> np.ndarray:
+    return np.float32(0.5) * np.einsum("ld,ld->l", embeddings, embeddings)

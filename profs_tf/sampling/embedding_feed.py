@@ -1,6 +1,6 @@
 """How the embeddings of past steps get from the trainer's thread to the sampler's: messages in order.
 
-Shapes: C classes in a batch, D embedding dimension.
+Shapes: L classes, C classes in a batch, D embedding dimension.
 """
 
 import collections
@@ -12,12 +12,12 @@ _POLL_SECONDS = 1.0
 
 
 class StepEmbeddings(NamedTuple):
-    """What a training step computed for the representatives of its batch.
+    """What a step computed for the representatives of its batch, or the loss's vectors of classes after it.
 
     Attributes:
         step: t.
-        classes: int64 [C].
-        embeddings: float32 [C, D].
+        classes: int64 [C]; None: all L.
+        embeddings: float32 [C, D], or [L, D].
     """
 
     step: int

@@ -1,5 +1,7 @@
 """Batches whose classes are mined: from the embeddings of all steps up to t - lag, no more and no fewer.
 
+Where the loss holds vectors of classes, such as proxies, these: as they were after step t - lag.
+
 Shapes: L classes, C classes in a batch, D embedding dimension.
 """
 
@@ -28,25 +30,28 @@ class MiningHistory:
     """
 
     def __init__(self, num_classes: int, embedding_dim: int, lag: int):
-        """Begins before the first step."""
+        """Begins before the first step, with an empty memory."""
         self.memory = ClassMemory(num_classes, embedding_dim)
         self.pending: collections.deque = collections.deque()
         self._lag = lag
 
     def add(self, message: StepEmbeddings) -> None:
-        """Takes in the message of the step that was just taken; O(C D)."""
+        """Takes in the message of the step that was just taken; O(C D), with vectors of classes O(L)."""
         self.pending.append(message)
         # The next batch, of message.step + 1, is mined from the messages up to message.step + 1 - lag.
         while self.pending and self.pending[0].step <= message.step + 1 - self._lag:
-            oldest = self.pending.popleft()
-            self.memory.update(np.asarray(oldest.classes), np.asarray(oldest.embeddings))
+            _take_in(self.memory, self.pending.popleft())
 
     def arrays(self) -> dict:
-        """Returns everything as arrays by name, for a checkpoint; 4 L D bytes and a little more."""
+        """Returns everything as arrays by name, for a checkpoint.
+
+        4 L D bytes and a little more, with vectors of classes up to ``lag`` times as much.
+        """
         arrays = {"embeddings": self.memory.embeddings, "seen": self.memory.seen}
         for position, message in enumerate(self.pending):
             arrays[f"step_{position}"] = np.int64(message.step)
-            arrays[f"classes_{position}"] = np.asarray(message.classes)
+            if message.classes is not None:
+                arrays[f"classes_{position}"] = np.asarray(message.classes)
             arrays[f"embeddings_{position}"] = np.asarray(message.embeddings)
         return arrays
 
@@ -68,7 +73,7 @@ class MiningHistory:
             self.pending.append(
                 StepEmbeddings(
                     int(arrays[f"step_{position}"]),
-                    arrays[f"classes_{position}"],
+                    arrays.get(f"classes_{position}"),
                     arrays[f"embeddings_{position}"],
                 )
             )
@@ -78,8 +83,16 @@ class MinedBatchSampler(BatchSampler):
     """A `BatchSampler` that draws seed classes and lets each bring its nearest classes (HNCM).
 
     The batch of step t is a pure function of the seed, of t, and of the embeddings that the steps up to
-    ``t - lag`` computed for their representatives. Two runs with one seed are equal bit for bit, however far
-    the pipeline runs ahead; a larger lag lets it run further, on older embeddings.
+    ``t - lag`` computed for their representatives. With a loss that holds vectors of classes (the proxies of
+    Proxy-NCA, the centres of SoftTriple) these take the embeddings' place: as they were after step
+    ``t - lag``, before training for the first ``lag`` steps. Two runs with one seed are equal bit for bit,
+    however far the pipeline runs ahead; a larger lag lets it run further, on older embeddings.
+
+    How old an embedding is: that of a class which step s held last, s <= t - lag, is of step s. A class which
+    no step up to t - lag held has none: it is nobody's neighbour, and where it is itself the seed, classes
+    are drawn uniformly in place of its neighbours. It cannot be left out for long, since seeds are drawn from
+    all classes. A class whose new representative was not seen since the swap keeps the embedding of the
+    former one (see `ClassMemory`).
 
     The callback begins each training with `begin`, hands every step's embeddings to `feed`, and ends with
     `feed.close`.
@@ -147,7 +160,7 @@ class MinedBatchSampler(BatchSampler):
                 message = feed.take()
                 if message is None:
                     return
-                memory.update(np.asarray(message.classes), np.asarray(message.embeddings))
+                _take_in(memory, message)
             yield self._make_batch(
                 step, lambda random: self.mining.choose(random, memory, self.classes_per_batch)
             )
@@ -159,3 +172,10 @@ class MinedBatchSampler(BatchSampler):
             TypeError: always.
         """
         raise TypeError(f"Batch {step} depends on the embeddings of earlier steps. Iterate over the sampler.")
+
+
+def _take_in(memory: ClassMemory, message: StepEmbeddings) -> None:
+    if message.classes is None:
+        memory.replace(message.embeddings)
+    else:
+        memory.update(np.asarray(message.classes), np.asarray(message.embeddings))

@@ -117,6 +117,28 @@ def test_memory_keeps_the_last_seen():
     np.testing.assert_array_equal(other.embeddings[0], [1, 0])
 
 
+def test_replaced_memory_equals_one_that_was_updated():
+    embeddings = grouped_embeddings()
+    replaced, updated = ClassMemory(*embeddings.shape), filled_memory(embeddings)
+    replaced.replace(np.zeros_like(embeddings))
+    replaced.replace(embeddings)
+    seeds = np.array([3, 77, 140])
+    np.testing.assert_array_equal(replaced.remoteness(seeds), updated.remoteness(seeds))
+    np.testing.assert_array_equal(replaced.copy().remoteness(seeds), updated.remoteness(seeds))
+    assert replaced.seen.all()
+
+
+def test_updating_leaves_the_array_of_replace_alone():
+    handed_over = np.ones([3, 2], np.float32)
+    handed_over.flags.writeable = False
+    memory = ClassMemory(3, 2)
+    memory.replace(handed_over)
+    memory.update(np.array([1]), np.array([[5.0, 6.0]]))
+    np.testing.assert_array_equal(memory.embeddings, [[1, 1], [5, 6], [1, 1]])
+    np.testing.assert_array_equal(handed_over, np.ones([3, 2]))
+    assert memory.remoteness(np.array([0]))[0, 1] == (25 + 36) / 2 - 11
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -1,0 +1,158 @@
+"""Class mining from what a loss holds for each class: proxies and centres after step t - lag, exactly."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import profs_tf as profs
+from profs_tf.checkpoints import RunCheckpoint
+from profs_tf.datasets.image_list import ImageList
+from profs_tf.sampling.class_mining import ClassMining
+from profs_tf.sampling.mined_sampler import MinedBatchSampler
+
+NUM_CLASSES, DIM, LAG, STEPS = 24, 8, 3, 40
+PIXELS = np.random.default_rng(0).integers(0, 256, (NUM_CLASSES * 3, 6, 6, 3)).astype(np.uint8)
+DATA = ImageList.from_labels(PIXELS, np.repeat(np.arange(NUM_CLASSES), 3))
+PLAIN = profs.Preprocessing(resize=6, crop=6, mirror=False)
+LOSSES = {
+    "proxy_nca": lambda: profs.losses.ProxyNCALoss(NUM_CLASSES, DIM, learning_rate=0.1),
+    "soft_triple": lambda: profs.losses.SoftTripleLoss(NUM_CLASSES, DIM, 3, learning_rate=0.1),
+}
+# Per loss, from its variable to the classes' vectors, as the documentation says.
+VECTORS = {
+    "proxy_nca": lambda loss: unit(loss.proxies.numpy().astype(np.float64)),
+    "soft_triple": lambda loss: unit(np.mean(unit(loss.centers.numpy().astype(np.float64)), axis=1)),
+}
+
+
+def unit(vectors):
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def make_model(loss):
+    images = tf.keras.Input([6, 6, 3])
+    flat = tf.keras.layers.Flatten()(tf.keras.layers.Rescaling(1 / 127.5, -1.0)(images))
+    head = tf.keras.layers.Dense(DIM, kernel_initializer=tf.keras.initializers.HeNormal(seed=3), name="head")
+    embedder = tf.keras.Model(images, tf.keras.layers.UnitNormalization()(head(flat)))
+    model = profs.ProfsModel(embedder, proximal_weight=1e-3)
+    model.compile(profs.head_adam(embedder, 1e-3), loss)
+    return model
+
+
+class RecordingSampler(MinedBatchSampler):
+    """Notes the batches that it gave, by step."""
+
+    def __init__(self):
+        super().__init__(
+            DATA.labels,
+            16,
+            2,
+            seed=2,
+            mining=ClassMining(3),
+            lag=LAG,
+            steps_per_projection=1,
+            queries="all",
+        )
+        self.given = {}
+
+    def iterate_from(self, first_step=0):
+        for batch in super().iterate_from(first_step):
+            self.given[batch.step] = batch
+            yield batch
+
+
+class VectorRecords(tf.keras.callbacks.Callback):
+    """The classes' vectors before training and after each step."""
+
+    def __init__(self, name):
+        super().__init__()
+        self.name = name
+        self.vectors = []
+
+    def on_train_begin(self, logs=None):
+        self.vectors.append(VECTORS[self.name](self.model.metric_loss))
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.vectors.append(VECTORS[self.name](self.model.metric_loss))
+
+
+def train(model, steps, sampler, *callbacks):
+    model.fit(
+        profs.train_pipeline(DATA, sampler, PLAIN), steps_per_epoch=steps, callbacks=callbacks, verbose=0
+    )
+
+
+def whole_state(model):
+    return [
+        v.numpy()
+        for v in [*model.embedder.variables, *model.metric_loss.variables, *model.optimizer.variables]
+    ]
+
+
+@pytest.fixture(scope="module", params=LOSSES)
+def whole_run(request):
+    model, sampler = make_model(LOSSES[request.param]()), RecordingSampler()
+    records = VectorRecords(request.param)
+    train(model, STEPS, sampler, profs.ProfsCallback(sampler), records)
+    return request.param, records.vectors, sampler.given, whole_state(model)
+
+
+def test_each_batch_is_mined_from_the_vectors_after_the_step_that_the_lag_names(whole_run):
+    _, vectors, given, _ = whole_run
+    told_apart = 0
+    for step in range(STEPS):
+        # vectors[s + 1] are those after step s; before training where there is no step t - lag.
+        seen = vectors[max(0, step - LAG + 1)]
+        batch = given[step].labels[:8].tolist()
+        for first in (0, 4):
+            rest = np.setdiff1d(np.arange(NUM_CLASSES), batch[: first + 1])
+            distances = np.linalg.norm(seen[rest] - seen[batch[first]], axis=1)
+            nearest = rest[np.argsort(distances)[:3]].tolist()
+            assert batch[first + 1 : first + 4] == nearest
+        for fresher in vectors[step - LAG + 2 : step + 1] if step >= LAG else []:
+            rest = np.setdiff1d(np.arange(NUM_CLASSES), batch[:1])
+            distances = np.linalg.norm(fresher[rest] - fresher[batch[0]], axis=1)
+            told_apart += rest[np.argsort(distances)[:3]].tolist() != batch[1:4]
+    assert told_apart > 10  # vectors of other steps would have given other batches
+
+
+def test_two_runs_are_equal(whole_run):
+    name, _, given, state = whole_run
+    model, sampler = make_model(LOSSES[name]()), RecordingSampler()
+    train(model, STEPS, sampler, profs.ProfsCallback(sampler))
+    for one, other in zip(state, whole_state(model)):
+        np.testing.assert_array_equal(one, other)
+    for step in range(STEPS):
+        np.testing.assert_array_equal(given[step].indices, sampler.given[step].indices)
+
+
+@pytest.mark.parametrize("stop", [1, 2, 3, 17])
+def test_a_resumed_run_is_equal(stop, whole_run, tmp_path):
+    name, _, given, state = whole_run
+    first, first_sampler = make_model(LOSSES[name]()), RecordingSampler()
+    first_link = profs.ProfsCallback(first_sampler)
+    train(first, stop, first_sampler, first_link)
+    RunCheckpoint(tmp_path, first, {"projections": first_link}).save()
+    second, second_sampler = make_model(LOSSES[name]()), RecordingSampler()
+    second_link = profs.ProfsCallback(second_sampler)
+    assert RunCheckpoint(tmp_path, second, {"projections": second_link}).restore()
+    train(second, STEPS - stop, second_sampler, second_link)
+    for step in range(stop, STEPS):
+        np.testing.assert_array_equal(given[step].indices, second_sampler.given[step].indices)
+    for one, other in zip(state, whole_state(second)):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_second_fit_with_an_embedding_loss_goes_on_from_the_vectors():
+    model, sampler = make_model(LOSSES["proxy_nca"]()), RecordingSampler()
+    link = profs.ProfsCallback(sampler)
+    train(model, 5, sampler, link)
+    model.compile(profs.head_adam(model.embedder, 1e-3), profs.losses.ContrastiveLoss())
+    train(model, 5, sampler, link)
+    assert max(sampler.given) >= 9
+
+
+def test_another_number_of_classes_is_refused():
+    sampler = RecordingSampler()
+    with pytest.raises(ValueError, match="`num_classes` of the loss must be the sampler's 24 .*, got 25"):
+        train(make_model(profs.losses.ProxyNCALoss(25, DIM)), 2, sampler, profs.ProfsCallback(sampler))
