@@ -77,7 +77,9 @@ class ClassMemory:
             classes not seen.
         """
         self._read()
-        return self._half_squares - self._embeddings[classes] @ self._embeddings.T
+        # This order of the factors is up to twice as fast as the other.
+        products = self._embeddings @ self._embeddings[classes].T
+        return self._half_squares - np.ascontiguousarray(products.T)
 
     def copy(self) -> "ClassMemory":
         """Returns a memory of its own with the same content."""

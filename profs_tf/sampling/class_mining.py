@@ -75,11 +75,15 @@ class _Batch:
         rest = self._drawn[self._next :]
         return rest[~self.is_in[rest]][:number]
 
-    def add_drawn(self) -> int:
-        """Adds the next class of the random order."""
+    def next_drawn(self) -> int:
+        """Returns the next class of the random order that is not in the batch, and does not add it."""
         while self.is_in[self._drawn[self._next]]:
             self._next += 1
-        self.add(int(self._drawn[self._next]))
+        return int(self._drawn[self._next])
+
+    def add_drawn(self) -> int:
+        """Adds the next class of the random order."""
+        self.add(self.next_drawn())
         return self.classes[-1]
 
     def as_array(self) -> np.ndarray:
@@ -90,10 +94,10 @@ def _nearest(batch: _Batch, memory: ClassMemory, hard_classes: int) -> np.ndarra
     scans = _Scans(memory)
     while not batch.is_full:
         seeds_left = -(-(batch.count - len(batch.classes)) // (1 + hard_classes))
-        scans.prepare(batch.upcoming(seeds_left))
-        seed = batch.add_drawn()
+        remoteness = scans.of_next_seed(batch, seeds_left)
+        batch.add_drawn()
         wanted = min(hard_classes, batch.count - len(batch.classes))
-        for neighbour in _closest_outside(scans.of(seed), batch, wanted):
+        for neighbour in _closest_outside(remoteness, batch, wanted):
             batch.add(neighbour)
             wanted -= 1
         for _ in range(wanted):
@@ -108,15 +112,18 @@ class _Scans:
         self._memory = memory
         self._rows: dict = {}
 
-    def prepare(self, seeds: np.ndarray) -> None:
-        if len(seeds) and seeds[0] not in self._rows:
-            known = seeds[self._memory.seen[seeds]]
-            self._rows = dict(zip(known.tolist(), self._memory.remoteness(known)))
-            self._rows.update({seed: None for seed in seeds.tolist() if seed not in self._rows})
+    def of_next_seed(self, batch: _Batch, seeds_left: int):
+        """Returns the scan of the seed that `add_drawn` adds next, float32 [L], or None if not seen."""
+        if batch.next_drawn() not in self._rows:
+            # Some join as neighbours of others before it is their turn, the more the fuller the batch.
+            num_classes = len(self._memory.seen)
+            self._prepare(batch.upcoming(-(-seeds_left * num_classes // (num_classes - batch.count + 1))))
+        return self._rows[batch.next_drawn()]
 
-    def of(self, seed: int):
-        """Returns the scan of a seed, float32 [L], or None where it was not seen."""
-        return self._rows[seed]
+    def _prepare(self, seeds: np.ndarray) -> None:
+        known = seeds[self._memory.seen[seeds]]
+        self._rows = dict.fromkeys(seeds.tolist())
+        self._rows.update(zip(known.tolist(), self._memory.remoteness(known)))
 
 
 def _greedy(batch: _Batch, memory: ClassMemory, hard_classes: int) -> np.ndarray:
