@@ -2,6 +2,9 @@ import fcntl
 import itertools
 import os
 import re
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -120,6 +123,66 @@ def test_what_a_killed_writer_left_is_written_over(files, tmp_path):
     assert cache_files(folder) == [name]
 
 
+WRITER = """
+import sys, time
+import numpy as np
+from profs_tf import image_cache
+from profs_tf.datasets.image_list import ImageList
+from profs_tf.images import Preprocessing
+
+scaled_batches = image_cache._scaled_batches
+
+def stalling(*arguments):
+    for number, batch in enumerate(scaled_batches(*arguments)):
+        if number == 2:
+            print("in the midst of it", flush=True)
+            time.sleep(600)
+        yield batch
+
+image_cache._scaled_batches = stalling
+paths = sys.argv[2:]
+images = ImageList.from_labels(paths, np.arange(len(paths)) // 2)
+image_cache.cached(images, Preprocessing(resize=64, crop=64), "disk", sys.argv[1])
+"""
+
+
+@pytest.fixture
+def killed_writer(tmp_path):
+    """The list and the cache's folder after a process was killed that had written 64 of 99 pictures."""
+    colours = np.random.default_rng(0).integers(0, 256, (3, 30, 40, 3), np.uint8)
+    for number, picture in enumerate(colours):
+        Image.fromarray(picture).save(tmp_path / f"{number}.jpg")
+    paths = [str(tmp_path / f"{number % 3}.jpg") for number in range(99)]
+    folder = tmp_path / "cache"
+    command = [sys.executable, "-c", WRITER, str(folder), *paths]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "in the midst of it\n"
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    (part,) = folder.iterdir()
+    assert part.suffix == ".part"
+    assert 64 * 64 * 64 * 3 <= part.stat().st_size < 65 * 64 * 64 * 3
+    return ImageList.from_labels(paths, np.arange(99) // 2), folder
+
+
+def test_after_a_kill_no_half_cache_is_taken_and_changes_are_seen(killed_writer):
+    images, folder = killed_writer
+    preprocessing = Preprocessing(resize=64, crop=64)
+
+    def expected():
+        (batch,) = evaluation_pipeline(images.take(np.arange(3)), preprocessing, 3).as_numpy_iterator()
+        return np.tile(batch, [33, 1, 1, 1])
+
+    kept = cached(images, preprocessing, "disk", folder).images
+    np.testing.assert_array_equal(kept, expected())
+    (name,) = cache_files(folder)
+    assert name.endswith(".npy")
+    Image.new("RGB", (40, 30), "red").save(images.images[1])
+    changed = cached(images, preprocessing, "disk", folder).images
+    np.testing.assert_array_equal(changed, expected())
+    assert (changed != kept).any(axis=(1, 2, 3)).tolist() == [False, True, False] * 33
+
+
 def test_a_living_writer_is_waited_for(files, tmp_path, no_decoding):
     folder = tmp_path / "cache"
     expected = cached(files, PREPROCESSING, "disk", folder).images.copy()
@@ -200,28 +263,55 @@ def test_free_memory_is_plausible():
     assert 2**24 < free_memory() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def peak_memory():
+def memory(field):
+    """Of this process, in bytes: VmHWM, its peak, or RssAnon, what no file backs."""
     lines = Path("/proc/self/status").read_text("ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024
+
+
+def growth(count, cache, folder, walk):
+    """Caches so many pictures and walks over them; returns their bytes and by how much memory grew."""
+    path = folder / "small.png"
+    Image.new("RGB", (8, 8), "red").save(path)
+    preprocessing = Preprocessing(resize=256, crop=224)
+
+    def use(count, walk):
+        images = ImageList.from_labels([str(path)] * count, np.arange(count) // 2)
+        kept = cached(images, preprocessing, cache, folder)
+        sampler = BatchSampler(kept.labels, 8, 2)
+        for _ in train_pipeline(kept, sampler, preprocessing).take(20):
+            pass
+        for _ in evaluation_pipeline(kept, preprocessing).take(walk):
+            pass
+        return kept.images.nbytes, memory("RssAnon")
+
+    use(100, walk=1)
+    Path("/proc/self/clear_refs").write_text("5", "ascii")
+    before = memory("VmHWM"), memory("RssAnon")
+    size, anonymous = use(count, walk)
+    return size, memory("VmHWM") - before[0], anonymous - before[1]
 
 
 @pytest.mark.parametrize("cache", ["memory", "disk"])
 def test_takes_no_more_memory_than_its_bytes_and_a_tenth(cache, tmp_path):
-    path = tmp_path / "small.png"
-    Image.new("RGB", (8, 8), "red").save(path)
-    preprocessing = Preprocessing(resize=256, crop=224)
-
-    def use(count):
-        images = ImageList.from_labels([str(path)] * count, np.arange(count) // 2)
-        kept = cached(images, preprocessing, cache, tmp_path)
-        sampler = BatchSampler(kept.labels, 8, 2)
-        for _ in train_pipeline(kept, sampler, preprocessing).take(20):
-            pass
-        return kept.images.nbytes
-
-    use(100)
-    Path("/proc/self/clear_refs").write_text("5", "ascii")
-    before = peak_memory()
-    size = use(1400)
+    size, peak, anonymous = growth(1400, cache, tmp_path, walk=0)
     assert size > 2**28
-    assert peak_memory() - before < 1.1 * size
+    assert peak < 1.1 * size
+    if cache == "disk":
+        assert anonymous < 0.1 * size
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("cache", ["disk", "memory"])
+def test_sixty_thousand_pictures(cache, tmp_path):
+    """As many as SOP has, 11.8 GB, all of them read once from the cache."""
+    needed = 60_000 * 256 * 256 * 3
+    free = free_memory() if cache == "memory" else image_cache.shutil.disk_usage(tmp_path).free
+    if free < 1.2 * needed:
+        pytest.skip(f"needs {1.2 * needed / 2**30:.0f} GB free for {cache}, there are {free / 2**30:.0f}")
+    size, peak, anonymous = growth(60_000, cache, tmp_path, walk=-1)
+    print(f"{cache}: {size / 1e9:.2f} GB, peak {peak / size:.3f} of it, anonymous {anonymous / size:.3f}")
+    assert size == needed
+    assert peak < 1.1 * size
+    assert anonymous < (1.1 if cache == "memory" else 0.1) * size
