@@ -44,9 +44,10 @@ class ProfsCallback(tf.keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         """Takes the step count from the model; refuses a `steps_per_execution` that would miss a swap."""
         schedule = self.sampler.schedule
-        self._stride = int(getattr(self.model, "_steps_per_execution", None) or 1)
+        stride = getattr(self.model, "_steps_per_execution", None)
+        self._stride = 1 if stride is None else int(stride.numpy())
         schedule.check_strides(self._stride, self.params.get("steps"))
-        self._step = int(self._step_variable())
+        self._step = int(self._step_variable().numpy())
         self.sampler.first_step = self._step
         if self._mining:
             self._mining.begin(self.model, self._step, self._stride)

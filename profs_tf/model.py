@@ -52,6 +52,7 @@ class ProfsModel(tf.keras.Model):
         step: int64 scalar variable, optimiser steps taken; the clock of sampler and callback on resuming.
         steps_taken: its value.
         representative_tap: `RepresentativeTap` that training steps fill, or None where no one mines classes.
+        stop_vote: `StopVote` of several workers, created by `compile`; None elsewhere.
         non_finite_steps: int64 [3] variable, the first step at which each of `TERMS` was not finite, or -1.
     """
 
@@ -77,6 +78,8 @@ class ProfsModel(tf.keras.Model):
         integer = {"trainable": False, "dtype": tf.int64, **replicas.ONE_FOR_EACH}
         self.step = tf.Variable(0, name="step", **integer)
         self.non_finite_steps = tf.Variable([-1] * len(TERMS), name="non_finite_steps", **integer)
+        # Every replica reports the loss of the whole batch; Keras would add them up.
+        self.distribute_reduction_method = "first"
         self.representative_tap = None
         self.stop_vote = None
         self._at_fit_end = []
@@ -152,7 +155,7 @@ class ProfsModel(tf.keras.Model):
             if self.embedder.losses:
                 terms = tf.add_n([tf.cast(term, tf.float32) for term in self.embedder.losses])
                 # Of these each replica has its share in the sum of gradients.
-                loss, own_loss = loss + terms, own_loss + terms / replicas.count()
+                loss, own_loss = loss + replicas.mean(terms), own_loss + terms / replicas.count()
             scaled_loss = self.optimizer.get_scaled_loss(own_loss) if self._scales_loss else own_loss
         gradients = tape.gradient(scaled_loss, embedder_variables + loss_variables)
         if self._scales_loss:

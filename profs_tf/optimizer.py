@@ -105,7 +105,8 @@ class HeadAdam(tf.keras.optimizers.Adam):
         base = self._learning_rate
         if isinstance(base, tf.keras.optimizers.schedules.LearningRateSchedule):
             base = base(self.iterations)
-        base = float(base)
+        # As a tensor: of a variable with several replicas Python can make no number.
+        base = float(tf.convert_to_tensor(base))
         if base == 0:
             raise ValueError(
                 f"`rate` must be set while the base learning rate is > 0, got {rate} at base rate 0. "
@@ -146,7 +147,7 @@ class HeadAdam(tf.keras.optimizers.Adam):
         """
         multipliers = dict(self._multipliers.unbound)
         for key, name in self._multipliers.names.items():
-            value = float(self._multipliers.by_key[key])
+            value = float(tf.convert_to_tensor(self._multipliers.by_key[key]))
             if multipliers.setdefault(name, value) != value:
                 raise ValueError(
                     f"`multipliers` must be told apart by the variables' names, got {name!r} with "

@@ -1,10 +1,14 @@
 """From indices to batches: the sampler's Python generator, then images loaded in parallel by tf.data.
 
 Only image indices pass through the generator; a batch of pixels would cost 20 to 40 times as much there.
-Shapes: B images a batch, each [H, W, 3] uint8.
+With several replicas every process draws the same batches of indices, and takes from each the rows of its own
+replicas before any image is loaded.
+
+Shapes: B images a batch, each [H, W, 3] uint8; R replicas with b = B / R images each.
 """
 
-from typing import Optional
+import functools
+from typing import Optional, Union
 
 import numpy as np
 import tensorflow as tf
@@ -13,6 +17,7 @@ from profs_tf import images as image_ops
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.image_files import image_dataset
 from profs_tf.images import Preprocessing
+from profs_tf.replicas import part_size
 from profs_tf.sampling.batch_sampler import BatchSampler
 
 # Folded into the sampler's seed, so that augmentation and sampling do not share random numbers.
@@ -27,23 +32,26 @@ def train_pipeline(
     sampler: BatchSampler,
     preprocessing: Optional[Preprocessing] = None,
     prefetch: int = 2,
-) -> tf.data.Dataset:
+    strategy: Optional[tf.distribute.Strategy] = None,
+) -> Union[tf.data.Dataset, tf.distribute.DistributedDataset]:
     """Returns the endless data set of the sampler's batches, starting at ``sampler.first_step``.
 
     Deterministic: augmentation is a pure function of (seed, step, position in the batch), so the batch of a
-    step is the same in every run and after resuming.
+    step is the same in every run and after resuming, and with any number of replicas.
 
     Args:
         image_list: the training images that the sampler's indices refer to.
-        sampler: gives the indices of every step.
+        sampler: gives the indices of every step; with several workers, each has its own, made alike.
         preprocessing: None takes `images.preprocessing_for(image_list)`.
         prefetch: finished batches held ready.
+        strategy: of the model that will be trained; None, or one of a single replica, gives whole batches.
 
     Returns:
         Elements ``(images, labels, is_representative)``: uint8 [B, crop, crop, 3], int64 [B], float32 [B].
+        With several replicas each gets b of the B, in order, of a `tf.distribute.DistributedDataset`.
 
     Raises:
-        ValueError: if the sampler was made for another number of images.
+        ValueError: if the sampler was made for another number of images, or the replicas do not divide B.
     """
     if len(image_list) != sampler.table.num_images:
         raise ValueError(
@@ -51,6 +59,27 @@ def train_pipeline(
             f"images, the list has {len(image_list)}."
         )
     preprocessing = preprocessing or image_ops.preprocessing_for(image_list)
+    load = functools.partial(_training_rows, image_list, sampler, preprocessing)
+    if strategy is None or strategy.num_replicas_in_sync == 1:
+        return load(np.arange(sampler.batch_size), sampler.batch_size, prefetch)
+    size = part_size(strategy, sampler.batch_size)
+
+    def load_part(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        positions = _rows_of(context, sampler.batch_size)
+        return load(positions, size, prefetch * (len(positions) // size))
+
+    return strategy.distribute_datasets_from_function(load_part)
+
+
+def _training_rows(
+    image_list: ImageList,
+    sampler: BatchSampler,
+    preprocessing: Preprocessing,
+    positions: np.ndarray,
+    size: int,
+    prefetch: int,
+) -> tf.data.Dataset:
+    """Returns the images at some positions of every batch, `size` at a time."""
     run_seed = tf.constant([sampler.seed % 2**31, (sampler.seed >> 31) ^ _AUGMENTATION], tf.int32)
 
     def prepare(image, step, position, label, is_representative):
@@ -58,39 +87,64 @@ def train_pipeline(
         seed = tf.random.experimental.stateless_fold_in(seed, position)
         return image_ops.prepare_for_training(image, preprocessing, seed), label, is_representative
 
-    batch_size = sampler.batch_size
     dataset = tf.data.Dataset.from_generator(
-        lambda: _rows(sampler), output_signature=_row_signature(batch_size)
+        lambda: _rows(sampler, positions), output_signature=_row_signature(len(positions))
     )
     dataset = _map_images(dataset.unbatch(), image_list, prepare)
-    dataset = dataset.batch(batch_size, drop_remainder=True).prefetch(prefetch)
+    dataset = dataset.batch(size, drop_remainder=True).prefetch(prefetch)
     # Without it Keras would take the first epoch to be endless instead of asking for `steps_per_epoch`.
     return dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
 
 
+def _rows_of(context: tf.distribute.InputContext, batch_size: int) -> np.ndarray:
+    """Returns the positions in a batch that belong to the replicas which one input feeds."""
+    return np.split(np.arange(batch_size), context.num_input_pipelines)[context.input_pipeline_id]
+
+
 def evaluation_pipeline(
-    image_list: ImageList, preprocessing: Optional[Preprocessing] = None, batch_size: int = 128
-) -> tf.data.Dataset:
-    """Returns all images in order, as uint8 [<=batch_size, crop, crop, 3] batches."""
+    image_list: ImageList,
+    preprocessing: Optional[Preprocessing] = None,
+    batch_size: int = 128,
+    strategy: Optional[tf.distribute.Strategy] = None,
+) -> Union[tf.data.Dataset, tf.distribute.DistributedDataset]:
+    """Returns all images in order, as uint8 [<=batch_size, crop, crop, 3] batches.
+
+    With a strategy of R > 1 replicas each gets ``ceil(batch_size / R)`` images at a time; joined in the order
+    of the replicas they are in the order of the list. The last batch is filled up with the last image.
+    """
     preprocessing = preprocessing or image_ops.preprocessing_for(image_list)
-    dataset = _map_images(
-        tf.data.Dataset.range(len(image_list)),
-        image_list,
-        lambda image: image_ops.prepare_for_evaluation(image, preprocessing),
-    )
-    return dataset.batch(batch_size).prefetch(2)
+
+    def load(indices: np.ndarray, size: int) -> tf.data.Dataset:
+        dataset = _map_images(
+            tf.data.Dataset.from_tensor_slices(indices),
+            image_list,
+            lambda image: image_ops.prepare_for_evaluation(image, preprocessing),
+        )
+        return dataset.batch(size).prefetch(2)
+
+    if strategy is None or strategy.num_replicas_in_sync == 1:
+        return load(np.arange(len(image_list)), batch_size)
+    size = -(-batch_size // strategy.num_replicas_in_sync)
+    whole = size * strategy.num_replicas_in_sync
+    filled = np.minimum(np.arange(-(-len(image_list) // whole) * whole), len(image_list) - 1)
+
+    def load_part(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        return load(filled.reshape(-1, whole)[:, _rows_of(context, whole)].ravel(), size)
+
+    return strategy.distribute_datasets_from_function(load_part)
 
 
-def _rows(sampler: BatchSampler):
-    positions = np.arange(sampler.batch_size)
+def _rows(sampler: BatchSampler, positions: np.ndarray):
     for batch in sampler:
-        steps = np.full(sampler.batch_size, batch.step, np.int64)
-        yield batch.indices, steps, positions, batch.labels, batch.is_representative
+        steps = np.full(len(positions), batch.step, np.int64)
+        of_batch = batch.indices, batch.labels, batch.is_representative
+        indices, labels, is_representative = (values[positions] for values in of_batch)
+        yield indices, steps, positions, labels, is_representative
 
 
-def _row_signature(batch_size: int) -> tuple:
-    whole = tf.TensorSpec([batch_size], tf.int64)
-    return whole, whole, whole, whole, tf.TensorSpec([batch_size], tf.float32)
+def _row_signature(size: int) -> tuple:
+    integers = tf.TensorSpec([size], tf.int64)
+    return integers, integers, integers, integers, tf.TensorSpec([size], tf.float32)
 
 
 def _map_images(dataset: tf.data.Dataset, image_list: ImageList, prepare) -> tf.data.Dataset:

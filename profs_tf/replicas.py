@@ -95,7 +95,8 @@ def whole_batch(
     context = tf.distribute.get_replica_context()
     own = [embeddings, labels] if query_mask is None else [embeddings, labels, query_mask]
     with tape.stop_recording():
-        gathered = context.all_gather(own, axis=0)
+        # What comes from the input has no device yet, which gathering asks for.
+        gathered = context.all_gather([tf.identity(values) for values in own], axis=0)
     size = tf.shape(embeddings)[0]
     begin = tf.cast(context.replica_id_in_sync_group, tf.int32) * size
     same_size = tf.debugging.assert_equal(
@@ -131,6 +132,13 @@ def summed(gradients: list, shared_gradients: list) -> list:
     return every
 
 
+def mean(value: tf.Tensor) -> tf.Tensor:
+    """Returns the mean over the replicas of a value that each has."""
+    if count() == 1:
+        return value
+    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, value)
+
+
 def apply_summed(optimizer: tf.keras.optimizers.Optimizer, gradients: list, variables: list) -> None:
     """Lets the optimiser take a step by gradients that are summed already, which it would do by itself."""
     # The name by which Keras's present optimisers, its legacy ones and those of TensorFlow Addons know it.
@@ -148,25 +156,11 @@ def average_statistics(embedder: tf.keras.Model) -> None:
     strategy = embedder.distribute_strategy
     if strategy.num_replicas_in_sync == 1:
         return
-    of_each = [
-        variable
-        for variable in embedder.non_trainable_variables
-        if variable.synchronization == tf.VariableSynchronization.ON_READ
-        and variable.aggregation == tf.VariableAggregation.MEAN
-    ]
-    if of_each:
-        _assign_means(strategy, of_each)
-
-
-def _assign_means(strategy: tf.distribute.Strategy, variables: list) -> None:
-    @tf.function
-    def assign():
-        means = [variable.read_value() for variable in variables]
-        for variable, mean in zip(variables, means):
-            variable.assign(mean)
-
     with strategy.scope():
-        assign()
+        for variable in embedder.non_trainable_variables:
+            kept_by_each = variable.synchronization == tf.VariableSynchronization.ON_READ
+            if kept_by_each and variable.aggregation == tf.VariableAggregation.MEAN:
+                variable.assign(variable.read_value())
 
 
 def gathered(strategy: tf.distribute.Strategy, function, part: Any) -> tf.Tensor:
