@@ -27,6 +27,10 @@ class AngularLoss(MetricLoss):
     Cost: time O(B^2 (D + P)), P the largest number of positives of a query; memory O(B^2): the exponent is a
     sum of s_ik and s_jk, and triplets are never all there at once.
 
+    Where all embeddings are still alike, s = c for every pair, the exponent is (6 tan^2(angle) - 2) c: above
+    30 degrees the loss first shrinks the embeddings towards 0, where its gradient vanishes; a network with
+    random weights takes long to come out of it. Start such a one with ``angle=30`` or normalised embeddings.
+
     Args:
         angle: in degrees, between 0 and 90; upper bound of the angle at the negative.
         n_pair_weight: >= 0; weight of the N-pair loss of the same batch (the paper's lambda).
