@@ -45,6 +45,8 @@ setup(
             "pytest>=7.4",
             "pytest-timeout>=2.1",
             "pytest-xdist>=3.3",
+            # Read by tools/run_grid.py; keras-cv brings it along, but does not promise to.
+            "pyyaml>=5.4",
             "ruff==0.17.6",
             "tf-slim==1.1.0",
         ],

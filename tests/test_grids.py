@@ -1,0 +1,155 @@
+"""The grid files: every run is a valid configuration, of the row of the paper that it says."""
+
+import csv
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+from grid_runs.grid_file import read_grid  # noqa: E402
+
+from profs_tf import datasets  # noqa: E402
+from profs_tf.building import build_loss, build_sampler  # noqa: E402
+
+GRIDS = sorted((ROOT / "experiments/grids").glob("*.yaml"))
+EMOJI = [path for path in GRIDS if path.stem.startswith("emoji")]
+LOSSES = {
+    "contrastive",
+    "triplet",
+    "lifted_structure",
+    "n_pair",
+    "angular",
+    "margin",
+    "multi_similarity",
+    "soft_triple",
+}
+FOLDER = Path("folder")
+
+
+@pytest.fixture(autouse=True)
+def at_repository_root(monkeypatch):
+    """Flag files name each other relative to it."""
+    monkeypatch.chdir(ROOT)
+
+
+def runs_of(name):
+    return read_grid(ROOT / f"experiments/grids/{name}.yaml")
+
+
+def configs_of(name):
+    return {run: run.config(FOLDER / run.name) for run in runs_of(name)}
+
+
+def test_there_is_a_grid_for_the_tables_and_for_each_figure():
+    assert [path.stem for path in GRIDS] == ["emoji_proximal", "emoji_steps", "emoji_table", "paper"]
+
+
+@pytest.mark.parametrize("path", GRIDS, ids=lambda path: path.stem)
+def test_every_run_is_a_valid_configuration(path):
+    runs = read_grid(path)
+    assert runs
+    for run in runs:
+        config = run.config(FOLDER / run.name)
+        assert (config.seed, Path(config.output_dir)) == (run.seed, FOLDER / run.name)
+        assert build_loss(config, num_classes=3).get_config()
+
+
+@pytest.mark.parametrize("path", GRIDS, ids=lambda path: path.stem)
+def test_rows_are_those_of_the_paper_that_their_flag_files_name(path):
+    with open(ROOT / "experiments/paper_results.csv", newline="") as file:
+        in_paper = {(row["table"], row["method"]) for row in csv.DictReader(file)}
+    for run in read_grid(path):
+        assert (run.table, run.method) in in_paper
+        file = next(flag for flag in run.flags if "/losses/" in flag).partition("=")[2]
+        assert Path(file).stem == run.row
+        head = (ROOT / file).read_text("utf-8")
+        assert re.match(rf"# Table {run.table} of the paper, row {re.escape(run.method)}: ", head)
+
+
+def test_the_emoji_table_has_every_loss_in_every_form_with_three_seeds():
+    configs = configs_of("emoji_table")
+    forms = [(config.loss, config.method, config.seed) for config in configs.values()]
+    wanted = {
+        (loss, method, seed)
+        for loss in LOSSES
+        for method in ("baseline", "profs", "profs_hncm")
+        for seed in range(3)
+    }
+    assert len(forms) == len(wanted)
+    assert set(forms) == wanted
+
+
+def test_forms_of_a_loss_differ_in_nothing_but_the_method():
+    by_loss = {}
+    for config in configs_of("emoji_table").values():
+        text = config.to_json().replace(config.output_dir, "").replace(f'"{config.method}"', "")
+        by_loss.setdefault((config.loss, config.seed), set()).add(text)
+    assert {len(texts) for texts in by_loss.values()} == {1}
+
+
+@pytest.mark.parametrize("path", EMOJI, ids=lambda path: path.stem)
+def test_emoji_grids_share_one_network_and_one_budget(path):
+    for run in read_grid(path):
+        config = run.config(FOLDER)
+        assert (config.dataset, config.backbone, config.embedding_dim) == ("emoji", "conv4", 128)
+        assert (config.epochs, config.steps_per_epoch, config.batch_size) == (10, 60, 128)
+        assert (config.images_per_class, config.patience, config.validation_classes) == (2, None, None)
+
+
+def test_a_name_stands_for_the_same_run_in_all_grids():
+    seen = {}
+    for path in EMOJI:
+        for run in read_grid(path):
+            text = run.config(FOLDER).to_json()
+            assert seen.setdefault(run.name, text) == text, run.name
+    shared = sum(len(read_grid(path)) for path in EMOJI) - len(seen)
+    # The rule's M for four losses and lambda = 1e-3 for one, with three seeds.
+    assert shared == 3 * 4 + 3
+
+
+def test_the_steps_grid_has_the_lengths_of_a_projection():
+    train, _ = datasets.load("emoji")
+    lengths = {}
+    for run, config in configs_of("emoji_steps").items():
+        assert config.method == "profs"
+        assert config.proximal_weight == 1e-3
+        sampler = build_sampler(config, train)
+        lengths.setdefault((config.loss, config.seed), {})[run.setting] = sampler.steps_per_projection
+    assert set(lengths) == {
+        (loss, seed) for loss in ("contrastive", "triplet", "n_pair", "margin") for seed in range(3)
+    }
+    rule = -(-6 * train.num_classes // 64)
+    for found in lengths.values():
+        never = found.pop("M=never")
+        assert never > 600
+        assert found == {
+            "M=1": 1,
+            "M=3": 3,
+            "M=10": 10,
+            "": rule,
+            "M=3x": -(-18 * train.num_classes // 64),
+            "M=10x": -(-60 * train.num_classes // 64),
+        }
+
+
+def test_the_proximal_grid_has_the_weights_of_the_pull():
+    weights = {}
+    for config in configs_of("emoji_proximal").values():
+        assert (config.loss, config.method, config.steps_per_projection) == ("margin", "profs", None)
+        weights.setdefault(config.seed, []).append(config.proximal_weight)
+    assert weights == {seed: [0.0, 1e-4, 1e-3, 1e-2, 1e-1] for seed in range(3)}
+
+
+def test_the_paper_s_grid_has_every_row_with_a_flag_file_on_its_three_data_sets():
+    runs = runs_of("paper")
+    files = {path.stem for path in (ROOT / "experiments/losses").glob("*.flags")}
+    rows = {name for name in files if name.endswith(("_baseline", "_profs", "_hncm"))}
+    assert {run.row for run in runs} == rows
+    for name, dataset in (("SOP", "sop"), ("CARS196", "cars196"), ("CUB-200-2011", "cub200")):
+        chosen = [run for run in runs if run.dataset == name]
+        assert len(chosen) == len(rows)
+        assert {run.config(FOLDER).dataset for run in chosen} == {dataset}

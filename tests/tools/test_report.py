@@ -1,0 +1,309 @@
+import csv
+import json
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy import stats
+
+TOOLS = Path(__file__).parents[2] / "tools"
+sys.path.insert(0, str(TOOLS))
+
+import report  # noqa: E402
+from grid_report import tables  # noqa: E402
+from grid_report.data import ReportData  # noqa: E402
+from grid_report.statistics import estimate, paired_difference  # noqa: E402
+from grid_runs.results import COLUMNS  # noqa: E402
+
+ROOT = TOOLS.parent
+RECALLS = {
+    ("Contrastive-Hard", "baseline", ""): (50.0, 51.0, 52.5),
+    ("C-PROFS", "profs", ""): (53.0, 53.5, 55.5),
+    ("C-PROFS-HNCM", "profs_hncm", ""): (54.0, 53.5),
+    ("C-PROFS", "profs", "M=1"): (51.0,),
+    ("C-PROFS", "profs", "M=never"): (49.0,),
+    ("C-PROFS", "profs", "lambda=0"): (52.0, 53.0, 54.0),
+}
+STEPS = {"": "53", "M=1": "1", "M=never": "1000000", "lambda=0": "53"}
+
+
+def lines(dataset="emoji", split="test", **changes):
+    found = []
+    for (method, variant, setting), percents in RECALLS.items():
+        for seed, percent in enumerate(percents):
+            line = {
+                **dict.fromkeys(COLUMNS, ""),
+                "table": "1",
+                "method": method,
+                "dataset": dataset,
+                "seed": str(seed),
+                "setting": setting,
+                "split": split,
+                "variant": variant,
+                "steps_per_projection": STEPS[setting],
+                "proximal_weight": "0.0" if variant == "baseline" or setting == "lambda=0" else "0.001",
+                "steps": "600",
+                "step_milliseconds": "110" if variant == "profs_hncm" else "100",
+                "cpu_seconds": "" if variant == "baseline" and seed else str(300 + seed),
+                "commit": "a" * 40 + "+changes",
+                "cores": "2",
+                "cpu": "<Processor> & Co",
+                "tensorflow": "2.15.1",
+                "run": f"{dataset}-{method}-{setting}-seed{seed}",
+                **changes,
+            }
+            found.append({**line, "metric": "R@1", "percent": str(percent)})
+            found.append({**line, "metric": "NMI", "percent": str(percent + 20)})
+    return found
+
+
+def write(root, rows):
+    with open(root / "results.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def write_logs(root):
+    for line in lines():
+        folder = root / "runs" / line["run"]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "log.csv").write_text("epoch,step,recall@1\n0,0,0.2\n1,60,0.4\n2,120,0.5\n")
+
+
+def arguments(root):
+    return [
+        f"--results={root / 'results.csv'}",
+        f"--runs_dir={root / 'runs'}",
+        f"--output_dir={root / 'report'}",
+    ]
+
+
+def read(root):
+    return ReportData(
+        root / "results.csv",
+        root / "runs",
+        ROOT / "experiments/paper_results.csv",
+        ROOT / "experiments/grids",
+    )
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    root = tmp_path_factory.mktemp("report")
+    write(root, lines() + lines("CUB-200-2011"))
+    write_logs(root)
+    attempts = [{"exit_code": 1, "log_tail": ["first", "<b>broke</b>"]}]
+    (root / "runs" / "emoji-x-seed0.json").write_text(json.dumps({"attempts": attempts}))
+    # Interrupted, not failed; and failed once, but finished since.
+    (root / "runs" / "emoji-y-seed0.json").write_text(json.dumps({"attempts": [{"exit_code": 130}]}))
+    finished = lines()[0]["run"]
+    (root / "runs" / f"{finished}.json").write_text(json.dumps({"attempts": attempts}))
+    assert report.main(arguments(root)) == 0
+    return root
+
+
+def table_cells(table, **wanted):
+    """Returns the cells by column of the row whose cells begin with the wanted ones."""
+    for row in table.rows:
+        cells = dict(zip(table.header, row))
+        if all(cells[name] == text for name, text in wanted.items()):
+            return cells
+    raise KeyError(wanted)
+
+
+def test_intervals_are_scipy_s():
+    values = [50.0, 51.0, 52.5, 49.0]
+    found = estimate(values)
+    low, high = stats.t.interval(0.95, 3, loc=np.mean(values), scale=stats.sem(values))
+    assert (found.mean - found.half_width, found.mean + found.half_width) == pytest.approx((low, high))
+    assert found.count == 4
+
+
+def test_intervals_by_hand():
+    # s = 1, t(0.975, 2) = 4.302653 from a printed table: 4.302653 / sqrt(3).
+    assert estimate([1.0, 2.0, 3.0]).half_width == pytest.approx(2.484138, abs=1e-6)
+    assert estimate([1.0, 2.0, 3.0]).text() == "2.00 ± 2.48"
+    assert estimate([-0.5]).text(signed=True) == "-0.50"
+    assert estimate([7.0]).half_width is None
+    assert estimate([]) is None
+
+
+def test_differences_are_paired_by_seed():
+    one, other = {0: 53.0, 1: 53.5, 2: 55.5, 7: 99.0}, {2: 52.5, 1: 51.0, 0: 50.0, 8: -99.0}
+    found = paired_difference(one, other)
+    paired = stats.ttest_rel([53.0, 53.5, 55.5], [50.0, 51.0, 52.5]).confidence_interval(0.95)
+    assert (found.mean - found.half_width, found.mean + found.half_width) == pytest.approx(tuple(paired))
+    assert found.count == 3
+    assert paired_difference({0: 1.0}, {1: 1.0}) is None
+
+
+def test_ours_stand_beside_the_paper_s(written):
+    table = tables.main_table(read(written), "CUB-200-2011")
+    cells = [dict(zip(table.header[2:5], row[2:5])) for row in table.rows]
+    assert cells[0]["NMI"].startswith("71.17")
+    header = table.header.index("R@1")
+    row = next(row for row in table.rows if row[0] == "C-PROFS (table 1)")
+    # 57.7 in the paper; 54.0 is the mean of 53, 53.5 and 55.5, and other settings are no part of it.
+    assert row[header : header + 3] == ["54.00 ± 3.29", "57.7", "-3.70"]
+    assert row[1] == "3"
+    absent = next(row for row in table.rows if row[0] == "MS (table 1)")
+    assert absent[1] == "0"
+    assert absent[header : header + 3] == [tables.NOT_RUN, "57.4", ""] or absent[header] == tables.NOT_RUN
+
+
+def test_every_row_of_the_paper_is_there_for_a_data_set_that_was_not_run(written):
+    table = tables.main_table(read(written), "SOP")
+    with open(ROOT / "experiments/paper_results.csv", newline="") as file:
+        rows = {(row["table"], row["method"]) for row in csv.DictReader(file) if row["dataset"] == "SOP"}
+    assert len(table.rows) == len(rows)
+    assert {row[table.header.index("R@1000")] for row in table.rows} == {tables.NOT_RUN}
+
+
+def test_own_data_sets_have_every_row_that_can_be_trained(written):
+    table = tables.main_table(read(written), "emoji")
+    assert table.header == ["method", "seeds", "NMI", "R@1"]
+    names = [row[0] for row in table.rows]
+    assert "Proxy-NCA (table 2)" in names
+    assert "HDC (table 2)" not in names
+    assert table_cells(table, method="C-PROFS (table 1)")["R@1"] == "54.00 ± 3.29"
+    assert table_cells(table, method="MS-PROFS (table 1)")["R@1"] == tables.NOT_RUN
+
+
+def test_differences_stand_beside_the_paper_s(written):
+    table = tables.difference_table(read(written), "emoji")
+    profs = table_cells(table, loss="contrastive", difference="PROFS - baseline")
+    # 3, 2.5 and 3: s = 0.288675, times 4.302653 / sqrt(3).
+    assert (profs["R@1"], profs["pairs"]) == ("+2.83 ± 0.72", "3")
+    assert (profs["paper R@1 SOP"], profs["paper R@1 CUB-200-2011"]) == ("+2.2", "+1.0")
+    mined = table_cells(table, loss="contrastive", difference="HNCM - PROFS")
+    # 1 and 0: 0.5 +- t(0.975, 1) * 0.5 = 12.7062 * 0.5.
+    assert (mined["R@1"], mined["pairs"]) == ("+0.50 ± 6.35", "2")
+    absent = table_cells(table, loss="soft triple", difference="PROFS - baseline")
+    assert (absent["R@1"], absent["pairs"]) == (tables.NOT_RUN, "0")
+
+
+def test_curves_have_the_settings_of_their_axis_alone(written):
+    data = read(written)
+    points = tables.curve(data, ("1", "C-PROFS"), "emoji", "M")
+    assert [(value, text, found.mean, rule) for value, text, found, rule in points] == [
+        (1.0, "1", 51.0, False),
+        (53.0, "53", 54.0, True),
+        (600.0, "never", 49.0, False),
+    ]
+    points = tables.curve(data, ("1", "C-PROFS"), "emoji", "lambda")
+    assert [(text, found.mean, found.count) for _, text, found, _ in points] == [
+        ("0", 53.0, 3),
+        ("0.001", 54.0, 3),
+    ]
+    assert tables.curve(data, ("1", "Contrastive-Hard"), "emoji", "M") == []
+    cells = table_cells(tables.curve_table(data, "M"), **{"M": "53 (rule)", "data set": "emoji"})
+    assert cells["R@1"] == "54.00 ± 3.29"
+
+
+def test_cost_is_held_against_the_baseline(written):
+    table = tables.cost_table(read(written), "emoji")
+    mined = table_cells(table, method="C-PROFS-HNCM")
+    assert (mined["ms a step"], mined["against baseline"], mined["processor s a run"]) == (
+        "110",
+        "1.10",
+        "300",
+    )
+    # Seeds 1 and 2 do not know theirs; settings of further axes are no part of a row.
+    assert table_cells(table, method="Contrastive-Hard")["processor s a run"] == "300"
+    assert table_cells(table, method="C-PROFS")["processor s a run"] == "301"
+
+
+def test_failures_and_origins_are_told(written):
+    data = read(written)
+    assert [name for name, _ in data.failures] == ["emoji-x-seed0"]
+    assert tables.failure_table(data).rows == [["emoji-x-seed0", "1", "<b>broke</b>"]]
+    runs = str(2 * sum(len(percents) for percents in RECALLS.values()))
+    assert tables.machine_table(data).rows == [
+        ["aaaaaaaaaaaa+changes", "<Processor> & Co", "2", "2.15.1", runs]
+    ]
+
+
+def test_held_out_classes_are_kept_apart(tmp_path):
+    write(tmp_path, lines() + lines(split="validation 0.2", run="other"))
+    data = read(tmp_path)
+    assert data.labels == ["emoji", "emoji (validation 0.2)"]
+    assert tables.main_table(data, "CUB-200-2011").rows[0][2] == tables.NOT_RUN
+
+
+class Loads(HTMLParser):
+    """Collects what a page would fetch, and the elements."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags, self.sources = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.sources += [
+            value for name, value in attrs if name in ("src", "srcset", "href", "poster", "data", "action")
+        ]
+
+
+def test_the_page_is_well_formed_and_loads_nothing(written):
+    text = (written / "report" / "report.html").read_text("utf-8")
+    root = ElementTree.fromstring(text.partition("\n")[2])
+    assert root.tag == "html"
+    assert root.find("head/meta[@name='viewport']") is not None
+    loads = Loads()
+    loads.feed(text)
+    assert loads.sources
+    assert all(source.startswith("data:image/png;base64,") for source in loads.sources)
+    assert not {"script", "link", "iframe", "object", "embed"} & set(loads.tags)
+    assert not re.search(r"https?:|//|@import|url\(", re.sub(r"data:image/png;base64,[^\"]*", "", text))
+    assert "prefers-color-scheme: dark" in text
+    assert loads.tags.count("source") == loads.tags.count("img")
+    assert "&lt;b&gt;broke&lt;/b&gt;" in text
+    assert '<td class="absent">not run</td>' in text
+    assert all(image.get("alt") for image in root.iter("img"))
+
+
+def test_pictures_are_written_for_markdown(written):
+    folder = written / "report"
+    text = (folder / "report.md").read_text("utf-8")
+    names = re.findall(r"!\[[^\]]+\]\(pictures/([^)]+)\)", text)
+    assert sorted(names) == sorted(path.name for path in (folder / "pictures").iterdir())
+    wanted = (
+        "change_of_recall_1",
+        "recall_1_against_m",
+        "recall_1_against_lambda",
+        "learning_curves_contr",
+        "cost",
+    )
+    for start in wanted:
+        assert any(name.startswith(start) for name in names), start
+    for name in names:
+        with Image.open(folder / "pictures" / name) as picture:
+            assert picture.width >= 600
+            # More than an empty sheet.
+            assert len(picture.convert("RGB").getcolors(1 << 20)) > 20
+    assert "| C-PROFS (table 1) | 3 | 74.00 ± 3.29 | 54.00 ± 3.29 |" in text
+    widths = [line.count("|") for line in text.split("## ")[1].splitlines() if line.startswith("|")]
+    assert len(set(widths)) == 1
+
+
+def test_nothing_run_makes_a_report_of_nothing(tmp_path, capsys):
+    assert report.main(arguments(tmp_path)) == 0
+    text = (tmp_path / "report" / "report.html").read_text("utf-8")
+    ElementTree.fromstring(text.partition("\n")[2])
+    # Three data sets, two curves, the machines.
+    assert text.count("<details>") == 3 + 2 + 1
+    assert "<img" not in text
+    assert "0 finished runs" in text
+    assert "report.html" in capsys.readouterr().out
+
+
+def test_a_file_of_another_form_is_refused(tmp_path, capsys):
+    (tmp_path / "results.csv").write_text("a,b\n1,2\n")
+    assert report.main(arguments(tmp_path)) == 2
+    assert "`results` must have the columns" in capsys.readouterr().err

@@ -1,0 +1,117 @@
+"""What the report is made of: our figures, the paper's, the rows there are, logs and failures of runs."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import yaml
+from grid_runs.results import read_results
+
+from profs_tf.run_log import read_log
+
+VARIANTS = ("baseline", "profs", "profs_hncm")
+_SIGNAL_EXIT = 130
+
+
+class ReportData:
+    """All figures, looked up by row, data set and metric.
+
+    Attributes:
+        lines: of the results file, dicts; `label` is added, the data set with its held-out part if any.
+        labels: the data sets that runs were evaluated on.
+        paper: (table, method, data set, metric) to percent.
+        families: a loss's name to {variant: (table, method)}, as the grid files have them.
+        failures: (name, last attempt) of runs that failed and were not finished since.
+    """
+
+    def __init__(self, results: Path, runs_dir: Path, paper: Path, grids: Path):
+        """Reads everything; a results file or a folder of runs that is not there is an empty one.
+
+        Args:
+            results: the CSV of `run_grid.py`.
+            runs_dir: the folder of the runs.
+            paper: the CSV of the paper's figures.
+            grids: the folder of the grid files, which tell the rows there are.
+        """
+        self.lines = read_results(results) if results.exists() else []
+        for line in self.lines:
+            held_out = "" if line["split"] == "test" else f" ({line['split']})"
+            line["label"] = line["dataset"] + held_out
+        self.labels = list(dict.fromkeys(line["label"] for line in self.lines))
+        self.paper = _read_paper(paper)
+        self.families = _read_families(grids)
+        self.failures = _read_failures(runs_dir, {line["run"] for line in self.lines})
+        self._runs_dir = runs_dir
+
+    def paper_data_sets(self) -> list:
+        """Returns the data sets of the paper's tables."""
+        return list(dict.fromkeys(key[2] for key in self.paper))
+
+    def rows(self, label: str) -> list:
+        """Returns the (table, method) to show for a data set: the paper's, if it has any, and those run."""
+        of_paper = [key[:2] for key in self.paper if key[2] == label]
+        trained = [row for family in self.families.values() for row in family.values()]
+        of_runs = [(line["table"], line["method"]) for line in self.lines if line["label"] == label]
+        return list(dict.fromkeys([*(of_paper or trained), *of_runs]))
+
+    def metrics(self, label: str) -> list:
+        """Returns the names of the figures of a data set, clustering first."""
+        names = [key[3] for key in self.paper if key[2] == label]
+        names += [line["metric"] for line in self.lines if line["label"] == label]
+        clustering = [name for name in ("NMI", "F1") if name in names]
+        recalls = sorted({name for name in names if name.startswith("R@")}, key=lambda name: int(name[2:]))
+        return clustering + recalls
+
+    def by_seed(self, row: tuple, label: str, metric: str, setting: str = "") -> dict:
+        """Returns {seed: percent} of a row's runs with a setting of further axes; "" is the row as it is."""
+        return {
+            int(line["seed"]): float(line["percent"])
+            for line in self.matching(row, label, setting)
+            if line["metric"] == metric
+        }
+
+    def matching(self, row: tuple, label: str, setting: str = "") -> list:
+        """Returns the lines of a row on a data set with a setting."""
+        return [
+            line
+            for line in self.lines
+            if (line["table"], line["method"], line["label"], line["setting"]) == (*row, label, setting)
+        ]
+
+    def log(self, run: str) -> list:
+        """Returns the rows of a run's log, [] where its folder is not there."""
+        path = self._runs_dir / run / "log.csv"
+        return read_log(path) if path.exists() else []
+
+
+def _read_paper(path: Path) -> dict:
+    with open(path, encoding="utf-8", newline="") as file:
+        return {
+            (row["table"], row["method"], row["dataset"], row["metric"]): float(row["percent"])
+            for row in csv.DictReader(file)
+        }
+
+
+def _read_families(folder: Path) -> dict:
+    """Returns {family: {variant: (table, method)}} of the rows in all grid files, named FAMILY_VARIANT."""
+    families = {}
+    for path in sorted(folder.glob("*.yaml")):
+        for name, row in yaml.safe_load(path.read_text("utf-8"))["rows"].items():
+            for variant in sorted(VARIANTS, key=len, reverse=True):
+                if name.endswith(f"_{variant}"):
+                    family = families.setdefault(name[: -len(variant) - 1], {})
+                    family[variant] = (str(row["table"]), row["method"])
+                    break
+    return families
+
+
+def _read_failures(runs_dir: Path, finished: set) -> list:
+    failures = []
+    for path in sorted(runs_dir.glob("*.json")):
+        attempts = json.loads(path.read_text("utf-8"))["attempts"]
+        last = attempts[-1] if attempts else {}
+        if path.stem not in finished and last.get("exit_code") not in (None, 0, _SIGNAL_EXIT):
+            failures.append((path.stem, last))
+    return failures

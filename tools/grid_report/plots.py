@@ -1,0 +1,159 @@
+"""The report's pictures, as PNG, for a light and a dark page."""
+
+from __future__ import annotations
+
+import io
+import math
+
+from grid_report.data import VARIANTS, ReportData
+from grid_report.statistics import estimate
+from grid_report.tables import AXES, curve_rows, difference
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+# Colours that are told apart by all eyes (Okabe and Ito, "Color Universal Design", 2008), then ink and paper.
+THEMES = {
+    "light": (("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#7A5C00"), "#222222", "#ffffff"),
+    "dark": (("#56B4E9", "#E69F00", "#2FCFA0", "#E39AC4", "#F0E442"), "#dddddd", "#16181c"),
+}
+_SIZE = (6.0, 4.0)
+_DPI = 110
+_VARIANT_NAMES = dict(zip(VARIANTS, ("baseline", "PROFS", "PROFS + HNCM")))
+
+
+class Picture:
+    """A picture in the making: a figure with one axis in the colours of a theme."""
+
+    def __init__(self, theme: str, title: str, height: float = _SIZE[1]):
+        """Makes an empty axis."""
+        self.colours, ink, paper = THEMES[theme]
+        self.ink = ink
+        # Without pyplot no window system is looked for and nothing global is changed.
+        self._figure = Figure(figsize=(_SIZE[0], height), layout="constrained", facecolor=paper)
+        FigureCanvasAgg(self._figure)
+        self.axis = self._figure.subplots()
+        self.axis.set_facecolor(paper)
+        self.axis.set_title(title, color=ink)
+        self.axis.tick_params(colors=ink)
+        for spine in self.axis.spines.values():
+            spine.set_color(ink)
+        self.axis.grid(alpha=0.25)
+
+    def png(self, x_label: str, y_label: str = "", legend: bool = True) -> bytes:
+        """Returns the finished picture."""
+        self.axis.set_xlabel(x_label, color=self.ink)
+        self.axis.set_ylabel(y_label, color=self.ink)
+        if legend:
+            self.axis.legend(facecolor="none", edgecolor="none", labelcolor=self.ink)
+        file = io.BytesIO()
+        self._figure.savefig(file, dpi=_DPI, format="png", metadata={"Software": None})
+        return file.getvalue()
+
+
+def learning_curves(data: ReportData, family: str, label: str, theme: str):
+    """Returns Recall@1 against the steps, a line a seed of each variant and their mean; or None."""
+    picture, drawn = Picture(theme, f"{family.replace('_', ' ')}, {label}"), False
+    for colour, variant in zip(picture.colours, VARIANTS):
+        row = data.families[family].get(variant)
+        runs = dict.fromkeys(line["run"] for line in data.matching(row, label)) if row else {}
+        curves = [curve for curve in (_recall_curve(data.log(run)) for run in runs) if curve]
+        for curve in curves:
+            picture.axis.plot(list(curve), list(curve.values()), color=colour, alpha=0.3, linewidth=0.8)
+        if curves:
+            drawn = True
+            steps = sorted(set.intersection(*(set(curve) for curve in curves)))
+            means = [sum(curve[step] for curve in curves) / len(curves) for step in steps]
+            picture.axis.plot(steps, means, color=colour, linewidth=2, label=_VARIANT_NAMES[variant])
+    return picture.png("step", "Recall@1, %") if drawn else None
+
+
+def _recall_curve(log: list) -> dict:
+    return {int(row["step"]): 100 * float(row["recall@1"]) for row in log if "recall@1" in row}
+
+
+def differences(data: ReportData, label: str, theme: str):
+    """Returns the paired differences of Recall@1 with their intervals, a line a loss; or None."""
+    found = [
+        (family, place, difference(data, variants, label, "R@1", one, other))
+        for family, variants in data.families.items()
+        for place, (one, other) in enumerate((("profs", "baseline"), ("profs_hncm", "profs")))
+        if one in variants and other in variants
+    ]
+    found = [item for item in found if item[2]]
+    if not found:
+        return None
+    families = list(dict.fromkeys(family for family, _, _ in found))
+    picture = Picture(theme, f"Change of Recall@1, {label}", height=1.4 + 0.5 * len(families))
+    names = ("PROFS - baseline", "HNCM - PROFS")
+    for place, name in enumerate(names):
+        items = [(families.index(family), mean) for family, its_place, mean in found if its_place == place]
+        if items:
+            picture.axis.errorbar(
+                [mean.mean for _, mean in items],
+                [-line - 0.2 * place for line, _ in items],
+                xerr=[mean.half_width or 0.0 for _, mean in items],
+                fmt="o",
+                capsize=3,
+                color=picture.colours[place + 1],
+                label=name,
+            )
+    picture.axis.axvline(0.0, color=picture.ink, linewidth=1)
+    picture.axis.set_yticks(
+        [-line - 0.1 for line in range(len(families))], [family.replace("_", " ") for family in families]
+    )
+    return picture.png("percentage points, 95 % interval")
+
+
+def curves_along(data: ReportData, axis: str, label: str, theme: str):
+    """Returns Recall@1 of each loss along an axis of settings, on a data set; or None.
+
+    M has a logarithmic axis with a mark at the M of the rule; the values of lambda, among them 0, are evenly
+    spaced.
+    """
+    curves = [item for item in curve_rows(data, axis) if item[2] == label]
+    if not curves:
+        return None
+    picture = Picture(theme, f"Recall@1 against {axis}, {label} ({AXES[axis][1]} of the paper)")
+    texts = {value: text for *_, points in curves for value, text, _, _ in points}
+    places = {value: value if axis == "M" else place for place, value in enumerate(sorted(texts))}
+    for number, (family, _, _, points) in enumerate(curves):
+        picture.axis.errorbar(
+            [places[value] for value, *_ in points],
+            [found.mean for _, _, found, _ in points],
+            yerr=[found.half_width or 0.0 for _, _, found, _ in points],
+            marker="o",
+            capsize=3,
+            color=picture.colours[number % len(picture.colours)],
+            label=family.replace("_", " "),
+        )
+    if axis == "M":
+        picture.axis.set_xscale("log")
+        picture.axis.minorticks_off()
+        rules = {value for *_, points in curves for value, _, _, as_it_is in points if as_it_is}
+        for value in rules:
+            picture.axis.axvline(
+                value, color=picture.ink, linestyle=":", label=f"rule, rho = 6: M = {value:g}"
+            )
+    picture.axis.set_xticks([places[value] for value in sorted(texts)], [texts[v] for v in sorted(texts)])
+    means = [found.mean for *_, points in curves for _, _, found, _ in points]
+    if math.isclose(min(means), max(means)):
+        picture.axis.margins(y=0.5)
+    return picture.png(axis, "Recall@1, %")
+
+
+def cost(data: ReportData, label: str, theme: str):
+    """Returns the milliseconds a step of each run, by method; or None."""
+    rows = [row for family in data.families.values() for row in family.values()]
+    found = []
+    for row in rows:
+        of_runs = {line["run"]: line["step_milliseconds"] for line in data.matching(row, label)}
+        mean = estimate([float(text) for text in of_runs.values() if text])
+        if mean:
+            found.append((row[1], mean))
+    if not found:
+        return None
+    picture = Picture(theme, f"Cost of a step, {label}", height=1.2 + 0.27 * len(found))
+    places = [-number for number in range(len(found))]
+    picture.axis.barh(places, [mean.mean for _, mean in found], color=picture.colours[0])
+    picture.axis.set_yticks(places, [name for name, _ in found])
+    return picture.png("milliseconds, wall clock", legend=False)

@@ -1,0 +1,208 @@
+"""The report's tables, as texts: ours beside the paper's, paired differences, curves, cost, machines."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from grid_report.data import VARIANTS, ReportData
+from grid_report.statistics import estimate, paired_difference
+
+NOT_RUN = "not run"
+# The axis of a grid, the column of its values, and what its figure in the paper is called.
+AXES = {"M": ("steps_per_projection", "figure 2"), "lambda": ("proximal_weight", "figure 3")}
+_DIFFERENCES = (("PROFS - baseline", "profs", "baseline"), ("HNCM - PROFS", "profs_hncm", "profs"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table of texts.
+
+    Attributes:
+        title: its heading.
+        note: what a reader needs to know of it.
+        header: names of the columns.
+        rows: texts, as many as columns.
+        is_run: whether anything of it was run.
+    """
+
+    title: str
+    note: str
+    header: list
+    rows: list
+    is_run: bool = True
+
+
+def main_table(data: ReportData, label: str) -> Table:
+    """Returns one data set's figures: ours, and where the paper has any, its and the differences."""
+    has_paper = label in data.paper_data_sets()
+    metrics = data.metrics(label)
+    header, rows = ["method", "seeds"], []
+    for metric in metrics:
+        header += [metric, "paper", "difference"] if has_paper else [metric]
+    for row in data.rows(label):
+        cells, counts = [], []
+        for metric in metrics:
+            ours = estimate(list(data.by_seed(row, label, metric).values()))
+            cells.append(ours.text() if ours else NOT_RUN)
+            counts += [ours.count] if ours else []
+            if has_paper:
+                paper = data.paper.get((*row, label, metric))
+                cells.append("" if paper is None else f"{paper:.1f}")
+                cells.append(f"{ours.mean - paper:+.2f}" if ours and paper is not None else "")
+        rows.append([f"{row[1]} (table {row[0]})", str(max(counts, default=0)), *cells])
+    note = "Percent, best epoch, mean over seeds ± half of the 95 % interval (Student's t)."
+    title = f"{label}: ours" + (" and the paper's" if has_paper else "")
+    return Table(title, note, header, rows, is_run=label in data.labels)
+
+
+def difference_table(data: ReportData, label: str) -> Table:
+    """Returns what PROFS, and class mining on top, add to each loss, paired by seed; beside the paper's."""
+    metrics = [name for name in ("R@1", "NMI", "F1") if name in data.metrics(label)]
+    paper_sets = data.paper_data_sets()
+    header = ["loss", "difference", "pairs", *metrics, *(f"paper R@1 {name}" for name in paper_sets)]
+    rows = []
+    for family, variants in data.families.items():
+        for text, one, other in _DIFFERENCES:
+            if one not in variants or other not in variants:
+                continue
+            ours = [difference(data, variants, label, metric, one, other) for metric in metrics]
+            counts = [found.count for found in ours if found]
+            rows.append(
+                [
+                    family.replace("_", " "),
+                    text,
+                    str(max(counts, default=0)),
+                    *(found.text(signed=True) if found else NOT_RUN for found in ours),
+                    *(_paper_difference(data, variants[one], variants[other], name) for name in paper_sets),
+                ]
+            )
+    note = "Percentage points; runs with the same seed are paired; mean ± half of the 95 % interval."
+    return Table(f"{label}: what PROFS and class mining change", note, header, rows)
+
+
+def difference(data: ReportData, variants: dict, label: str, metric: str, one: str, other: str):
+    """Returns the paired difference of two variants of a loss (`statistics.Estimate`), or None."""
+    return paired_difference(
+        data.by_seed(variants[one], label, metric), data.by_seed(variants[other], label, metric)
+    )
+
+
+def _paper_difference(data: ReportData, one: tuple, other: tuple, name: str) -> str:
+    values = [data.paper.get((*row, name, "R@1")) for row in (one, other)]
+    return "" if None in values else f"{values[0] - values[1]:+.1f}"
+
+
+def curve(data: ReportData, row: tuple, label: str, axis: str) -> list:
+    """Returns the points (value, text, `Estimate` of Recall@1, is the row as it is) along an axis, sorted.
+
+    Fewer than two settings are no curve: []. An M that no run of the setting reached is shown as "never", at
+    the number of steps that were trained.
+    """
+    column, _ = AXES[axis]
+    settings = dict.fromkeys(
+        line["setting"]
+        for line in data.lines
+        if (line["table"], line["method"], line["label"]) == (*row, label)
+        and (not line["setting"] or line["setting"].startswith(f"{axis}="))
+        and ", " not in line["setting"]
+    )
+    points = []
+    for setting in settings:
+        line = data.matching(row, label, setting)[0]
+        value, text = float(line[column]), f"{float(line[column]):g}"
+        if axis == "M" and value >= int(line["steps"]):
+            value, text = float(line["steps"]), "never"
+        found = estimate(list(data.by_seed(row, label, "R@1", setting).values()))
+        if found:
+            points.append((value, text, found, not setting))
+    return sorted(points, key=lambda point: point[0]) if len(points) > 1 else []
+
+
+def curve_rows(data: ReportData, axis: str) -> list:
+    """Returns (family, row, data set's label, points) of each curve along an axis."""
+    found = [
+        (family, variants["profs"], label, curve(data, variants["profs"], label, axis))
+        for label in data.labels
+        for family, variants in data.families.items()
+        if "profs" in variants
+    ]
+    return [item for item in found if item[3]]
+
+
+def curve_table(data: ReportData, axis: str) -> Table:
+    """Returns the figures behind the curves along an axis."""
+    rows = [
+        [
+            row[1],
+            label,
+            text + (" (rule)" if as_it_is and axis == "M" else ""),
+            str(found.count),
+            found.text(),
+        ]
+        for _, row, label, points in curve_rows(data, axis)
+        for _, text, found, as_it_is in points
+    ]
+    title = f"Recall@1 against {axis} ({AXES[axis][1]} of the paper)"
+    header = ["method", "data set", axis, "seeds", "R@1"]
+    note = "Percent, mean ± half of the 95 % interval. The paper prints its curves without figures."
+    return Table(title, note, header, rows or [[NOT_RUN] * len(header)], is_run=bool(rows))
+
+
+def cost_table(data: ReportData, label: str) -> Table:
+    """Returns what a step and a run of each method cost."""
+    rows = []
+    for variants in data.families.values():
+        baseline = _mean_of(data, variants.get("baseline"), label, "step_milliseconds")
+        for variant in VARIANTS:
+            if variant not in variants:
+                continue
+            step = _mean_of(data, variants[variant], label, "step_milliseconds")
+            processor = _mean_of(data, variants[variant], label, "cpu_seconds")
+            rows.append(
+                [
+                    variants[variant][1],
+                    NOT_RUN if step is None else f"{step:.0f}",
+                    "" if step is None or baseline is None else f"{step / baseline:.2f}",
+                    NOT_RUN if processor is None else f"{processor:.0f}",
+                ]
+            )
+    note = (
+        "Milliseconds by the wall clock, median over epochs, which other work on the machine lengthens; "
+        "processor seconds (user and system) of a whole run with its evaluations."
+    )
+    header = ["method", "ms a step", "against baseline", "processor s a run"]
+    return Table(f"{label}: cost", note, header, rows)
+
+
+def _mean_of(data: ReportData, row, label: str, column: str):
+    if row is None:
+        return None
+    of_runs = {line["run"]: line[column] for line in data.matching(row, label)}
+    values = [float(text) for text in of_runs.values() if text]
+    return sum(values) / len(values) if values else None
+
+
+def machine_table(data: ReportData) -> Table:
+    """Returns the commits and machines that runs came from."""
+    names = ("commit", "cpu", "cores", "tensorflow")
+    runs = {line["run"]: tuple(line[name] for name in names) for line in data.lines}
+    rows = [
+        [found[0][:12] + ("+changes" if "+changes" in found[0] else ""), *found[1:], str(count)]
+        for found, count in _counts(list(runs.values())).items()
+    ]
+    header = ["commit", "processor", "cores", "TensorFlow", "runs"]
+    title = "Where the runs come from"
+    return Table(title, "", header, rows or [[NOT_RUN] * len(header)], is_run=bool(rows))
+
+
+def _counts(items: list) -> dict:
+    return {item: items.count(item) for item in dict.fromkeys(items)}
+
+
+def failure_table(data: ReportData) -> Table:
+    """Returns the runs that failed."""
+    rows = [
+        [name, str(last["exit_code"]), next(iter(reversed(last.get("log_tail", []))), "")]
+        for name, last in data.failures
+    ]
+    return Table("Failed runs", "", ["run", "exit code", "last line of its log"], rows)

@@ -1,0 +1,134 @@
+"""A grid file: which rows are trained on which data sets, with which seeds and along which further axes."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from pathlib import Path
+
+import yaml
+from absl import flags
+
+from profs_tf import config_flags, train
+from profs_tf.config import Config
+
+_KEYS = {"data_sets", "rows", "seeds", "axes", "flags"}
+_ROW_KEYS = {"flags", "table", "method"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One training of a grid.
+
+    Attributes:
+        row: the row's name in the grid file.
+        table: the paper's table that the row stands in.
+        method: the row's name there.
+        dataset: the data set's name there, or its own.
+        setting: what further axes set, such as "M=10"; empty where they leave all as the row has it.
+        seed: of the run.
+        flags: the train command's, without seed and folder.
+    """
+
+    row: str
+    table: str
+    method: str
+    dataset: str
+    setting: str
+    seed: int
+    flags: tuple
+
+    @property
+    def name(self) -> str:
+        """The run's name: the same in every grid that has the run, so that it is trained once."""
+        parts = [self.dataset, self.row, self.setting, f"seed{self.seed}"]
+        return "-".join(re.sub(r"[^\w.=+-]+", "_", part) for part in parts if part)
+
+    def arguments(self, output_dir: Path) -> list:
+        """Returns the arguments of the train command."""
+        return [*self.flags, f"--seed={self.seed}", f"--output_dir={output_dir}"]
+
+    def config(self, output_dir: Path) -> Config:
+        """Returns what the train command will make of the arguments.
+
+        Raises:
+            ValueError: if a flag is unknown or a value out of range; the message names the run.
+        """
+        values = flags.FlagValues()
+        train.define_flags(values)
+        try:
+            rest = values(["train", *self.arguments(output_dir)])[1:]
+            if rest:
+                raise ValueError(f"unexpected argument {rest[0]!r}.")
+            return Config(**config_flags.given(values))
+        except (flags.Error, ValueError, OSError) as error:
+            raise ValueError(f"{self.name}: {error}") from error
+
+
+def read_grid(path: Path, more_flags: tuple = (), data_dirs: dict | None = None) -> list:
+    """Returns the runs of a grid file, all rows with the first seed before any with the second.
+
+    The file is YAML. `data_sets` maps names to lists of flags; `rows` maps names to `flags`, the paper's
+    `table` and its `method`; `seeds` is a list; `axes` maps a name to its values, each a label with a list of
+    flags (an empty list: as the row has it); `flags` go to every run.
+
+    Args:
+        path: the file.
+        more_flags: flags for every run, after the file's.
+        data_dirs: data set's name to its folder, for `--data_dir`.
+
+    Raises:
+        ValueError: if the file is no YAML, or does not have this form.
+        FileNotFoundError: if it is not there.
+    """
+    try:
+        grid = yaml.safe_load(Path(path).read_text("utf-8"))
+    except yaml.YAMLError as error:
+        raise ValueError(f"`grid` must be a YAML file, got {path}: {error}") from error
+    _check_keys(path, "The grid", grid, _KEYS, {"data_sets", "rows", "seeds"})
+    for name, row in grid["rows"].items():
+        _check_keys(path, f"Row {name}", row, _ROW_KEYS, _ROW_KEYS)
+    data_sets, data_dirs = grid["data_sets"], data_dirs or {}
+    unknown = sorted(set(data_dirs) - set(data_sets))
+    if unknown:
+        raise ValueError(
+            f"`data_dir` must be for one of {', '.join(data_sets)} in {path}, got {', '.join(unknown)}."
+        )
+    runs = []
+    for seed, dataset, (row, parts) in itertools.product(grid["seeds"], data_sets, grid["rows"].items()):
+        folder = [f"--data_dir={data_dirs[dataset]}"] if dataset in data_dirs else []
+        for setting, axis_flags in _settings(path, grid.get("axes") or {}):
+            every = (*data_sets[dataset], *folder, *parts["flags"], *(grid.get("flags") or ()), *more_flags)
+            runs.append(
+                Run(row, str(parts["table"]), parts["method"], dataset, setting, seed, (*every, *axis_flags))
+            )
+    _check_names(path, runs)
+    return runs
+
+
+def _settings(path: Path, axes: dict) -> list:
+    """Returns (text of the setting, its flags) for each combination of the axes' values."""
+    for name, values in axes.items():
+        if not isinstance(values, dict) or not all(isinstance(value, list) for value in values.values()):
+            raise ValueError(f"Axis {name} must map labels to lists of flags in {path}, got {values!r}.")
+    combinations = []
+    for chosen in itertools.product(*(values.items() for values in axes.values())):
+        parts = [(f"{axis}={label}", flags) for axis, (label, flags) in zip(axes, chosen) if flags]
+        combinations.append((", ".join(text for text, _ in parts), [flag for _, fs in parts for flag in fs]))
+    return combinations
+
+
+def _check_keys(path: Path, what: str, part: object, known: set, needed: set) -> None:
+    if not isinstance(part, dict):
+        raise ValueError(f"{what} must be a mapping in {path}, got {part!r}.")
+    for words, names in (("must have", needed - set(part)), ("must not have", set(part) - known)):
+        if names:
+            raise ValueError(f"{what} {words} {', '.join(sorted(map(str, names)))} in {path}.")
+
+
+def _check_names(path: Path, runs: list) -> None:
+    names = [run.name for run in runs]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"Every run must be in {path} once, got twice: {', '.join(twice)}.")

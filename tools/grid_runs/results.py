@@ -1,0 +1,147 @@
+"""The results file: a line for each figure of each finished run; first the columns of the paper's figures."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import statistics
+from pathlib import Path
+
+from grid_runs.run_files import RunFiles
+
+from profs_tf.run_folder import write_atomically
+from profs_tf.run_log import read_log
+
+PAPER_COLUMNS = ("table", "method", "dataset", "metric", "percent")
+COLUMNS = (
+    *PAPER_COLUMNS,
+    "seed",
+    "setting",
+    "split",
+    "variant",
+    "loss",
+    "loss_options",
+    "backbone",
+    "steps_per_projection",
+    "proximal_weight",
+    "epochs",
+    "steps",
+    "best_epoch",
+    "step_milliseconds",
+    "seconds",
+    "cpu_seconds",
+    "commit",
+    "cores",
+    "cpu",
+    "tensorflow",
+    "run",
+)
+_CLUSTERING = {"nmi": "NMI", "f1": "F1"}
+
+
+def rows_of(files: RunFiles) -> list:
+    """Returns the lines of a finished run, dicts of texts.
+
+    `percent` is that of the best epoch, as in the paper. `split` is "test", or the share of the training
+    classes that was held out. `step_milliseconds` is the median over the epochs, by the wall clock. `seconds`
+    and `cpu_seconds` are of the whole run with its evaluations, and empty where an attempt was killed
+    together with its grid.
+    """
+    config, attempts = files.folder.read_config(), files.attempts()
+    metrics = json.loads(files.folder.metrics.read_text("utf-8"))
+    held_out = config.validation_classes
+    shared = {
+        "table": files.run.table,
+        "method": files.run.method,
+        "dataset": files.run.dataset,
+        "seed": config.seed,
+        "setting": files.run.setting,
+        "split": "test" if held_out is None else f"validation {held_out:g}",
+        "variant": config.method,
+        "loss": config.loss,
+        "loss_options": json.dumps(config.loss_options, sort_keys=True),
+        "backbone": config.backbone,
+        "steps_per_projection": metrics["steps_per_projection"],
+        "proximal_weight": config.effective_proximal_weight,
+        "epochs": config.epochs,
+        "steps": metrics["steps"],
+        "best_epoch": metrics["best"]["epoch"],
+        "step_milliseconds": _step_milliseconds(files, config.batch_size),
+        "seconds": _sum(attempts, "seconds"),
+        "cpu_seconds": _sum(attempts, "cpu_seconds"),
+        "commit": _texts(attempts, "commit"),
+        **{name: _texts(attempts, name) for name in ("cores", "cpu", "tensorflow")},
+        "run": files.run.name,
+    }
+    return [
+        {name: str({**shared, "metric": metric, "percent": f"{100 * value:.4f}"}[name]) for name in COLUMNS}
+        for metric, value in _figures(metrics["best"], config.ks)
+    ]
+
+
+def _figures(best: dict, ks: tuple) -> list:
+    """Returns (the paper's name of the figure, fraction) in the order of the paper's columns."""
+    clustering = [(name, best[key]) for key, name in _CLUSTERING.items() if key in best]
+    return clustering + [(f"R@{k}", best[f"recall@{k}"]) for k in ks]
+
+
+def _step_milliseconds(files: RunFiles, batch_size: int) -> str:
+    rates = [
+        float(row["images_per_second"])
+        for row in read_log(files.folder.log)
+        if float(row.get("images_per_second", 0)) > 0
+    ]
+    return f"{1000 * batch_size / statistics.median(rates):.2f}" if rates else ""
+
+
+def _sum(attempts: list, name: str) -> str:
+    values = [attempt[name] for attempt in attempts]
+    return "" if None in values else f"{sum(values):.1f}"
+
+
+def _texts(attempts: list, name: str) -> str:
+    return "; ".join(dict.fromkeys(str(attempt[name]) for attempt in attempts))
+
+
+def read_results(path: Path) -> list:
+    """Returns the lines of a results file, dicts of texts.
+
+    Raises:
+        ValueError: if its columns are others.
+    """
+    with open(path, encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        if tuple(reader.fieldnames or ()) != COLUMNS:
+            raise ValueError(
+                f"`results` must have the columns {','.join(COLUMNS)}, got {path} with "
+                f"{','.join(reader.fieldnames or ())}. Choose another file."
+            )
+        return list(reader)
+
+
+def _by_run(rows: list) -> dict:
+    by_run = {}
+    for row in rows:
+        by_run.setdefault(row["run"], []).append(row)
+    return by_run
+
+
+def add_results(path: Path, rows: list) -> None:
+    """Adds lines after those of other runs; a run that is there already is replaced. Atomic.
+
+    Raises:
+        ValueError: if the file there has other columns.
+    """
+    there = read_results(path) if path.exists() else []
+    by_run = _by_run(there)
+    by_run.update(_by_run(rows))
+    wanted = [row for run_rows in by_run.values() for row in run_rows]
+    if wanted == there:
+        return
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(wanted)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, text.getvalue())

@@ -1,0 +1,103 @@
+"""What a grid keeps of a run: the run's folder, and beside it a record and a log of the train command."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+from grid_runs.grid_file import Run
+
+from profs_tf.config import Config
+from profs_tf.run_folder import RunFolder, write_atomically
+
+FINISHED, RESUMED, ANEW, NEW = "finished", "goes on", "begins anew", "new"
+# Where data lies and what is cached does not change what a run computes.
+_PLACES = ("output_dir", "data_dir", "cache", "cache_dir")
+_LOG_TAIL_LINES = 20
+
+
+class RunFiles:
+    """The files of one run.
+
+    Attributes:
+        run: the `Run`.
+        folder: its `RunFolder`.
+        record_path: JSON with the run, its command and each attempt at it: when, on which machine, from
+            which commit, how long, and how it ended.
+        log_path: what the train command printed, of all attempts.
+    """
+
+    def __init__(self, runs_dir: Path, run: Run):
+        """Names the files; touches nothing."""
+        self.run = run
+        self.folder = RunFolder(str(runs_dir / run.name))
+        # Not in the folder, which the train command wants empty.
+        self.record_path = runs_dir / f"{run.name}.json"
+        self.log_path = runs_dir / f"{run.name}.log"
+
+    def state(self) -> str:
+        """Returns how far the run is: one of this module's constants.
+
+        Raises:
+            ValueError: if the folder holds a run with other settings, or what no grid has put there.
+        """
+        path = self.folder.path
+        if not path.exists() or not any(path.iterdir()):
+            return NEW
+        if not self.record_path.exists():
+            raise ValueError(
+                f"`runs_dir` must hold this grid's runs, got {path} without its record {self.record_path}. "
+                "Choose another --runs_dir."
+            )
+        if self.folder.config.exists():
+            self._check_settings()
+            if self.folder.metrics.exists():
+                return FINISHED
+            if (self.folder.checkpoints / "checkpoint").exists():
+                return RESUMED
+        return ANEW
+
+    def _check_settings(self) -> None:
+        saved = dataclasses.asdict(self.folder.read_config())
+        asked = dataclasses.asdict(self.run.config(self.folder.path))
+        for name in asked:
+            # As JSON, which has no tuples.
+            if name not in _PLACES and json.dumps(saved[name]) != json.dumps(asked[name]):
+                raise ValueError(
+                    f"`{name}` must be {saved[name]!r} as in the run that {self.folder.path} holds, got "
+                    f"{asked[name]!r}. Choose another --runs_dir, or remove that run."
+                )
+
+    def clear(self) -> None:
+        """Removes the folder of a run that was stopped before its first checkpoint."""
+        shutil.rmtree(self.folder.path)
+
+    def attempts(self) -> list:
+        """Returns what is recorded of each attempt, dicts, the first one first."""
+        return (
+            json.loads(self.record_path.read_text("utf-8"))["attempts"] if self.record_path.exists() else []
+        )
+
+    def write_attempts(self, attempts: list, command: list) -> None:
+        """Writes the record."""
+        record = {"run": dataclasses.asdict(self.run), "command": command, "attempts": attempts}
+        write_atomically(self.record_path, json.dumps(record, indent=2) + "\n")
+
+    def log_tail(self) -> list:
+        """Returns the last lines that the train command printed."""
+        return self.log_path.read_text("utf-8", errors="replace").splitlines()[-_LOG_TAIL_LINES:]
+
+    def epochs_done(self) -> int:
+        """Returns the epochs that the run's log tells of."""
+        try:
+            with open(self.folder.log, encoding="utf-8", newline="") as file:
+                return max((int(row["epoch"]) for row in csv.DictReader(file)), default=0)
+        except FileNotFoundError:
+            return 0
+
+    def config(self) -> Config:
+        """Returns the configuration that the run will have."""
+        return self.run.config(self.folder.path)

@@ -1,0 +1,148 @@
+"""Trains the runs of a grid, some at a time, and keeps what each gave."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+
+from grid_runs.child import Child
+from grid_runs.machine import describe_commit, describe_machine
+from grid_runs.progress import Progress
+from grid_runs.results import add_results, rows_of
+from grid_runs.run_files import ANEW, FINISHED, RESUMED, RunFiles
+
+TRAIN = (sys.executable, "-m", "profs_tf.train")
+_POLL_SECONDS = 0.2
+_DISPLAY_SECONDS = 2.0
+
+
+class Worker:
+    """Trains what is not finished.
+
+    Attributes:
+        failed: the names of the runs that failed.
+        interrupted: whether Ctrl-C or SIGTERM ended the work.
+    """
+
+    def __init__(self, all_files: list, results: Path, root: Path, jobs: int, command: tuple, locks: tuple):
+        """Prepares the work.
+
+        Args:
+            all_files: `RunFiles` of every run.
+            results: the results file.
+            root: the repository.
+            jobs: runs trained at once.
+            command: the train command, to which a run's arguments are added.
+            locks: file descriptors that children keep open.
+        """
+        self._all, self._results, self._root = all_files, results, root
+        self._jobs, self._command, self._locks = jobs, command, locks
+        self._machine = describe_machine()
+        self._running = {}
+        self.failed = []
+        self.interrupted = False
+        # Read once each: an epoch's end is all that changes them, and only in runs at work.
+        self._epochs = {files: files.config().epochs for files in all_files}
+        self._done = {files: self._epochs_done(files) for files in all_files}
+
+    def work(self) -> None:
+        """Trains until all runs have ended or a signal asks to stop."""
+        finished = [files for files in self._all if files.state() == FINISHED]
+        for files in finished:
+            # A kill may have come between a run's end and its lines.
+            add_results(self._results, rows_of(files))
+        waiting = [files for files in self._all if files not in finished]
+        self._progress = Progress(
+            sum(self._epochs.values()), sum(self._done.values()), len(self._all), len(finished)
+        )
+        self._progress.line(f"{len(self._all)} runs, {len(finished)} of them finished.")
+        previous = {
+            number: signal.signal(number, self._interrupt) for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            self._loop(waiting)
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+            self._progress.close()
+
+    def _loop(self, waiting: list) -> None:
+        shown = 0.0
+        while self._running or (waiting and not self.interrupted):
+            while waiting and len(self._running) < self._jobs and not self.interrupted:
+                self._start(waiting.pop(0))
+            for files, child in list(self._running.items()):
+                if child.has_ended():
+                    del self._running[files]
+                    self._conclude(files, child)
+            if time.monotonic() - shown > _DISPLAY_SECONDS:
+                shown = time.monotonic()
+                self._done.update({files: self._epochs_done(files) for files in self._running})
+                self._show()
+            time.sleep(_POLL_SECONDS)
+
+    def _show(self) -> None:
+        self._progress.update(sum(self._done.values()), [files.run.name for files in self._running])
+
+    def _epochs_done(self, files: RunFiles) -> int:
+        # An early stop ends a run, whose other epochs then need no time.
+        return self._epochs[files] if files.folder.metrics.exists() else files.epochs_done()
+
+    def _start(self, files: RunFiles) -> None:
+        state = files.state()
+        if state == ANEW:
+            files.clear()
+        command = [*self._command, *files.run.arguments(files.folder.path), "--progress=line"]
+        if state == RESUMED:
+            command.append("--resume")
+        attempt = {
+            "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "commit": describe_commit(self._root),
+            **self._machine,
+            "seconds": None,
+            "cpu_seconds": None,
+            "exit_code": None,
+        }
+        # A run that begins anew owes nothing to the attempts before.
+        attempts = files.attempts() if state == RESUMED else []
+        files.write_attempts([*attempts, attempt], command)
+        self._progress.line(f"{files.run.name}: {state}")
+        self._running[files] = Child(command, files.log_path, self._root, self._locks)
+
+    def _conclude(self, files: RunFiles, child: Child) -> None:
+        attempts = files.attempts()
+        attempts[-1].update(
+            seconds=round(child.seconds, 2),
+            cpu_seconds=round(child.cpu_seconds, 2),
+            exit_code=child.exit_code,
+        )
+        done = child.exit_code == 0 and files.folder.metrics.exists()
+        if not done:
+            attempts[-1]["log_tail"] = files.log_tail()
+        files.write_attempts(attempts, list(self._command) + files.run.arguments(files.folder.path))
+        self._done[files] = self._epochs_done(files)
+        self._show()
+        took = f"{child.seconds:.0f} s, {child.cpu_seconds:.0f} s of processor time"
+        if done:
+            rows = rows_of(files)
+            add_results(self._results, rows)
+            figures = ", ".join(f"{row['metric']} {float(row['percent']):.2f}" for row in rows)
+            self._progress.run_ended(files.run.name, f"{figures}; {took}")
+        elif self.interrupted:
+            self._progress.line(f"{files.run.name}: stopped after {took}")
+        else:
+            self.failed.append(files.run.name)
+            self._progress.run_ended(
+                files.run.name, f"FAILED with exit code {child.exit_code} after {took}", True
+            )
+            for line in attempts[-1]["log_tail"]:
+                self._progress.line(f"    {line}")
+            self._progress.line(f"    The whole log: {files.log_path}")
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        self.interrupted = True
+        for child in self._running.values():
+            child.interrupt()

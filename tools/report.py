@@ -1,0 +1,103 @@
+"""Shows what the grids have given: tables beside the paper's, differences, curves and cost.
+
+    python tools/report.py
+    python tools/report.py --results=runs/results.csv --runs_dir=runs/grid --output_dir=runs/report
+
+Reads the CSV and the run folders of tools/run_grid.py, finished or not, and writes into --output_dir
+report.html (one file, which loads nothing), report.md, and the folder pictures with the PNG files of
+report.md. What no run has given yet is "not run".
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from grid_report import plots, tables
+from grid_report.data import ReportData
+from grid_report.page import Page
+
+from profs_tf.command_line import BAD_USE
+from profs_tf.run_folder import write_atomically
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def parse_arguments(arguments: list | None = None) -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    for name, default, text in (
+        ("results", "runs/results.csv", "the CSV of run_grid.py"),
+        ("runs_dir", "runs/grid", "folder of the runs"),
+        ("output_dir", "runs/report", "folder to write to"),
+        ("paper", "experiments/paper_results.csv", "the CSV of the paper's figures"),
+        ("grids", "experiments/grids", "folder of the grid files, which tell the rows there are"),
+    ):
+        parser.add_argument(f"--{name}", type=Path, default=ROOT / default, help=f"{text} ({default})")
+    return parser.parse_args(arguments)
+
+
+def build_page(data: ReportData) -> Page:
+    """Returns the report."""
+    num_runs = len({line["run"] for line in data.lines})
+    page = Page(
+        "PROFS: what the grids have given",
+        f"{num_runs} finished runs, {len(data.failures)} failed. Recall@K, NMI and F1 on classes never seen "
+        "in training, in percent.",
+    )
+    own = [label for label in data.labels if label not in data.paper_data_sets()]
+    for label in [*own, *data.paper_data_sets()]:
+        page.add_table(tables.main_table(data, label))
+    for label in data.labels:
+        page.add_table(tables.difference_table(data, label))
+    add(page, data, "Change of Recall@1", plots.differences)
+    for axis in tables.AXES:
+        page.add_table(tables.curve_table(data, axis))
+        add(page, data, f"Recall@1 against {axis}", plots.curves_along, [axis])
+    add(page, data, "Learning curves", plots.learning_curves, list(data.families))
+    for label in data.labels:
+        page.add_table(tables.cost_table(data, label))
+    add(page, data, "Cost of a step", plots.cost)
+    page.add_table(tables.machine_table(data))
+    if data.failures:
+        page.add_table(tables.failure_table(data))
+    return page
+
+
+def add(page: Page, data: ReportData, title: str, draw, subjects: list | None = None) -> None:
+    """Adds a picture for each data set, and for each subject if the drawing is of one."""
+    pictures = []
+    for label in data.labels:
+        for subject in [[]] if subjects is None else [[subject] for subject in subjects]:
+            drawn = [draw(data, *subject, label, theme) for theme in plots.THEMES]
+            text = ", ".join([title, *subject, label])
+            name = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+            pictures.append((name, text, *drawn) if drawn[0] else None)
+    page.add_pictures(title, pictures)
+
+
+def main(arguments: list | None = None) -> int:
+    """Writes the report; returns the exit code."""
+    parsed = parse_arguments(arguments)
+    try:
+        data = ReportData(parsed.results, parsed.runs_dir, parsed.paper, parsed.grids)
+        page = build_page(data)
+        folder = parsed.output_dir / "pictures"
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, png in page.pictures.items():
+            (folder / name).write_bytes(png)
+        write_atomically(parsed.output_dir / "report.md", page.markdown())
+        write_atomically(parsed.output_dir / "report.html", page.html())
+    except (ValueError, OSError) as error:
+        print(f"report: {error}", file=sys.stderr)
+        return BAD_USE
+    print(f"{parsed.output_dir / 'report.html'}\n{parsed.output_dir / 'report.md'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
