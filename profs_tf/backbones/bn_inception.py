@@ -22,13 +22,13 @@ Differs: the first convolution takes RGB; its kernel is turned around once, when
 
 from __future__ import annotations
 
+import functools
 from typing import Optional
 
 import tensorflow as tf
 
 from profs_tf.backbones import caffe_layers
-from profs_tf.backbones.converted import load_pretrained
-from profs_tf.backbones.seeding import seed_kernels
+from profs_tf.backbones.frame import MOMENTUM_FROM_SCRATCH, centred_images, check_rgb, finished
 from profs_tf.backbones.state_dict import load_state_dict
 
 # Mean red, green and blue that the published weights expect subtracted.
@@ -79,15 +79,9 @@ def bn_inception(
         ValueError: If the images are too small or not RGB, or ``pretrained`` does not hold exactly the
             weights of this network.
     """
-    height, width, channels = input_shape
-    if channels != 3 or any(side is not None and side < SMALLEST_SIDE for side in (height, width)):
-        raise ValueError(
-            f"`input_shape` must be (height, width, 3) of at least {SMALLEST_SIDE} pixels, got {input_shape}."
-        )
-    build = _Blocks(0.9 if batch_norm_momentum is None else batch_norm_momentum)
-    images = tf.keras.Input(input_shape, name="images")
-    offset = [-mean for mean in MEAN_RGB]
-    x = tf.keras.layers.Rescaling(1.0, offset=offset, dtype="float32", name="rescale")(images)
+    check_rgb(input_shape, SMALLEST_SIDE)
+    build = _Blocks(MOMENTUM_FROM_SCRATCH if batch_norm_momentum is None else batch_norm_momentum)
+    images, x = centred_images(input_shape, MEAN_RGB)
     x = build.convolution(x, 64, 7, _FIRST, strides=2)
     x = caffe_layers.ceil_max_pool(x, "pool1_3x3_s2")
     x = build.convolution(x, 64, 1, "conv2_3x3_reduce")
@@ -95,12 +89,8 @@ def bn_inception(
     x = caffe_layers.ceil_max_pool(x, "pool2_3x3_s2")
     for block, filters in _BLOCKS.items():
         x = build.inception(x, block, *filters)
-    model = tf.keras.Model(images, x, name="bn_inception")
-    if seed is not None:
-        seed_kernels(model, seed)
-    if pretrained is not None:
-        load_pretrained(model, pretrained, lambda: load_state_dict(model, pretrained, blue_first=_FIRST))
-    return model
+    load = functools.partial(load_state_dict, blue_first=_FIRST)
+    return finished(images, x, "bn_inception", seed, pretrained, load)
 
 
 class _Blocks:

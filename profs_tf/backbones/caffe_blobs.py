@@ -19,7 +19,7 @@ import zlib
 import numpy as np
 import tensorflow as tf
 
-from profs_tf.backbones.slots import Slot, fill, kernel_slot, weights_by_name
+from profs_tf.backbones.slots import fill_from_arrays, outputs_first_slot, weights_by_name
 
 _WORDS = {"kernel": "weights", "bias": "biases"}
 # The three classifiers of GoogLeNet, with what leads to the two auxiliary ones.
@@ -43,19 +43,11 @@ def load_caffe_blobs(model: tf.keras.Model, path: str, blue_first: str) -> None:
     """
     arrays = _read(path)
     slots = {
-        f"{layer.replace('.', '/')}/{word}": kernel_slot(variable, layer == blue_first)
-        if word == "weights"
-        else Slot(variable, tuple(variable.shape))
+        f"{layer.replace('.', '/')}/{word}": outputs_first_slot(variable, layer == blue_first)
         for (layer, word), variable in weights_by_name(model, _WORDS).items()
     }
-    fill(
-        slots,
-        {name: value.shape for name, value in arrays.items()},
-        arrays.__getitem__,
-        path=path,
-        content=f"Caffe's blobs of {model.name}",
-        leave_out=lambda name: bool(_LEFT_OUT.search(name)),
-    )
+    content = f"Caffe's blobs of {model.name}"
+    fill_from_arrays(slots, arrays, path=path, content=content, left_out=_LEFT_OUT)
 
 
 def _read(path: str) -> dict[str, np.ndarray]:

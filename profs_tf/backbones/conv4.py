@@ -18,7 +18,7 @@ from typing import Optional
 
 import tensorflow as tf
 
-from profs_tf.backbones.seeding import seed_kernels
+from profs_tf.backbones.frame import MOMENTUM_FROM_SCRATCH, finished, scaled_images
 
 FILTERS = 64
 BLOCKS = 4
@@ -57,9 +57,8 @@ def conv4(
         raise ValueError(
             f"`input_shape` must be at least {SMALLEST_SIDE} x {SMALLEST_SIDE} pixels, got {input_shape}."
         )
-    momentum = 0.9 if batch_norm_momentum is None else batch_norm_momentum
-    images = tf.keras.Input(input_shape, name="images")
-    x = tf.keras.layers.Rescaling(1 / 127.5, offset=-1.0, dtype="float32", name="rescale")(images)
+    momentum = MOMENTUM_FROM_SCRATCH if batch_norm_momentum is None else batch_norm_momentum
+    images, x = scaled_images(input_shape)
     for block in range(1, BLOCKS + 1):
         x = tf.keras.layers.Conv2D(
             FILTERS, 3, padding="same", use_bias=False, kernel_initializer="he_normal", name=f"conv_{block}"
@@ -67,7 +66,4 @@ def conv4(
         x = tf.keras.layers.BatchNormalization(momentum=momentum, name=f"batch_norm_{block}")(x)
         x = tf.keras.layers.ReLU(name=f"relu_{block}")(x)
         x = tf.keras.layers.MaxPooling2D(2, name=f"pool_{block}")(x)
-    model = tf.keras.Model(images, x, name="conv4")
-    if seed is not None:
-        seed_kernels(model, seed)
-    return model
+    return finished(images, x, "conv4", seed)

@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 import tensorflow as tf
 
-from profs_tf.backbones.slots import Slot, fill
+from profs_tf.backbones.slots import Slot, fill_from_arrays
 
 _MANIFEST = "manifest"
 _FORMAT = "profs_tf backbone weights, version 1"
@@ -119,14 +119,8 @@ def load_converted(model: tf.keras.Model, path: str) -> None:
             f"`pretrained` must hold the weights that its manifest names, got {str(path)!r} with another "
             "SHA-256. The file is damaged or was changed; convert the source again."
         )
-    fill(
-        {name: Slot(variable, tuple(variable.shape)) for name, variable in _variables(model).items()},
-        {name: value.shape for name, value in values.items()},
-        values.__getitem__,
-        path=path,
-        content=f"a file of {model.name}",
-        leave_out=lambda name: False,
-    )
+    slots = {name: Slot(variable, tuple(variable.shape)) for name, variable in _variables(model).items()}
+    fill_from_arrays(slots, values, path=path, content=f"a file of {model.name}")
 
 
 def _variables(model: tf.keras.Model) -> dict[str, tf.Variable]:

@@ -19,14 +19,14 @@ Differs: the first convolution takes RGB; its kernel is turned around once, when
 
 from __future__ import annotations
 
+import functools
 from typing import Optional
 
 import tensorflow as tf
 
 from profs_tf.backbones import caffe_layers
 from profs_tf.backbones.caffe_blobs import load_caffe_blobs
-from profs_tf.backbones.converted import load_pretrained
-from profs_tf.backbones.seeding import seed_kernels
+from profs_tf.backbones.frame import centred_images, check_rgb, finished
 
 # Mean red, green and blue that the published weights expect subtracted.
 MEAN_RGB = (123.0, 117.0, 104.0)
@@ -78,19 +78,13 @@ def googlenet(
         ValueError: If the images are too small or not RGB, ``batch_norm_momentum`` is given, or
             ``pretrained`` does not hold exactly the weights of this network.
     """
-    height, width, channels = input_shape
-    if channels != 3 or any(side is not None and side < SMALLEST_SIDE for side in (height, width)):
-        raise ValueError(
-            f"`input_shape` must be (height, width, 3) of at least {SMALLEST_SIDE} pixels, got {input_shape}."
-        )
+    check_rgb(input_shape, SMALLEST_SIDE)
     if batch_norm_momentum is not None:
         raise ValueError(
             "`batch_norm_momentum` must be None for googlenet, which has no batch normalisation, got "
             f"{batch_norm_momentum}."
         )
-    images = tf.keras.Input(input_shape, name="images")
-    offset = [-mean for mean in MEAN_RGB]
-    x = tf.keras.layers.Rescaling(1.0, offset=offset, dtype="float32", name="rescale")(images)
+    images, x = centred_images(input_shape, MEAN_RGB)
     x = _convolution(x, 64, 7, _FIRST, strides=2)
     x = _normalised(caffe_layers.ceil_max_pool(x, "pool1.3x3_s2"), "pool1.norm1")
     x = _convolution(x, 64, 1, "conv2.3x3_reduce")
@@ -98,12 +92,8 @@ def googlenet(
     x = caffe_layers.ceil_max_pool(x, "pool2.3x3_s2")
     x = caffe_layers.ceil_max_pool(_inception(x, _BLOCKS_3), "pool3.3x3_s2")
     x = caffe_layers.ceil_max_pool(_inception(x, _BLOCKS_4), "pool4.3x3_s2")
-    model = tf.keras.Model(images, _inception(x, _BLOCKS_5), name="googlenet")
-    if seed is not None:
-        seed_kernels(model, seed)
-    if pretrained is not None:
-        load_pretrained(model, pretrained, lambda: load_caffe_blobs(model, pretrained, blue_first=_FIRST))
-    return model
+    load = functools.partial(load_caffe_blobs, blue_first=_FIRST)
+    return finished(images, _inception(x, _BLOCKS_5), "googlenet", seed, pretrained, load)
 
 
 def _convolution(x: tf.Tensor, filters: int, size: int, name: str, strides: int = 1) -> tf.Tensor:

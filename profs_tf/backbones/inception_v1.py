@@ -19,12 +19,12 @@ the kernel of "Mixed_3b.Branch_1.Conv2d_0b_3x3" is TF-Slim's
 
 from __future__ import annotations
 
+import functools
 from typing import Optional
 
 import tensorflow as tf
 
-from profs_tf.backbones.converted import load_pretrained
-from profs_tf.backbones.seeding import seed_kernels
+from profs_tf.backbones.frame import finished, scaled_images
 from profs_tf.backbones.slim_checkpoint import load_slim_checkpoint
 from profs_tf.backbones.slim_layers import SlimLayers
 
@@ -82,8 +82,7 @@ def inception_v1(
         pretrained is not None,
         lambda: tf.keras.initializers.TruncatedNormal(stddev=0.01),
     )
-    images = tf.keras.Input(input_shape, name="images")
-    x = tf.keras.layers.Rescaling(1 / 127.5, offset=-1.0, dtype="float32", name="rescale")(images)
+    images, x = scaled_images(input_shape)
     x = build.convolution(x, 64, 7, "Conv2d_1a_7x7", strides=2)
     x = build.max_pool(x, 3, "MaxPool_2a_3x3", strides=2)
     x = build.convolution(x, 64, 1, "Conv2d_2b_1x1")
@@ -94,12 +93,8 @@ def inception_v1(
     x = _mixed(build, x, _MIXED_4)
     x = build.max_pool(x, 2, "MaxPool_5a_2x2", strides=2)
     x = _mixed(build, x, _MIXED_5)
-    model = tf.keras.Model(images, x, name="inception_v1")
-    if seed is not None:
-        seed_kernels(model, seed)
-    if pretrained is not None:
-        load_pretrained(model, pretrained, lambda: load_slim_checkpoint(model, pretrained, SLIM_SCOPE))
-    return model
+    load = functools.partial(load_slim_checkpoint, scope=SLIM_SCOPE)
+    return finished(images, x, "inception_v1", seed, pretrained, load)
 
 
 def _mixed(build: SlimLayers, x: tf.Tensor, blocks: dict) -> tf.Tensor:

@@ -18,12 +18,12 @@ Layers carry the names of TF-Slim's variable scopes with "." for "/", see `incep
 
 from __future__ import annotations
 
+import functools
 from typing import Optional
 
 import tensorflow as tf
 
-from profs_tf.backbones.converted import load_pretrained
-from profs_tf.backbones.seeding import seed_kernels
+from profs_tf.backbones.frame import finished, scaled_images
 from profs_tf.backbones.slim_checkpoint import load_slim_checkpoint
 from profs_tf.backbones.slim_layers import SlimLayers
 
@@ -74,8 +74,7 @@ def inception_v2(
         ValueError: If ``pretrained`` is not a complete checkpoint of this network.
     """
     build = SlimLayers(batch_norm_momentum, pretrained is not None, tf.keras.initializers.HeNormal)
-    images = tf.keras.Input(input_shape, name="images")
-    x = tf.keras.layers.Rescaling(1 / 127.5, offset=-1.0, dtype="float32", name="rescale")(images)
+    images, x = scaled_images(input_shape)
     x = _first_convolution(x)
     x = build.max_pool(x, 3, "MaxPool_2a_3x3", strides=2)
     x = build.convolution(x, 64, 1, "Conv2d_2b_1x1")
@@ -83,12 +82,8 @@ def inception_v2(
     x = build.max_pool(x, 3, "MaxPool_3a_3x3", strides=2)
     for block, filters in _BLOCKS.items():
         x = _mixed(build, x, block, *filters)
-    model = tf.keras.Model(images, x, name="inception_v2")
-    if seed is not None:
-        seed_kernels(model, seed)
-    if pretrained is not None:
-        load_pretrained(model, pretrained, lambda: load_slim_checkpoint(model, pretrained, SLIM_SCOPE))
-    return model
+    load = functools.partial(load_slim_checkpoint, scope=SLIM_SCOPE)
+    return finished(images, x, "inception_v2", seed, pretrained, load)
 
 
 def _first_convolution(x: tf.Tensor) -> tf.Tensor:

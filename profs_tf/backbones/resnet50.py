@@ -19,6 +19,7 @@ import h5py
 import tensorflow as tf
 
 from profs_tf.backbones.converted import is_converted, load_converted
+from profs_tf.backbones.frame import MOMENTUM_FROM_SCRATCH, centred_images, check_rgb
 from profs_tf.backbones.seeding import seed_kernels
 
 # Mean red, green and blue of ImageNet's training images, which Keras's published weights expect subtracted.
@@ -52,18 +53,12 @@ def resnet50(
     Raises:
         ValueError: If the images are too small or not RGB, or ``pretrained`` is not a file of these weights.
     """
-    height, width, channels = input_shape
-    if channels != 3 or any(side is not None and side < SMALLEST_SIDE for side in (height, width)):
-        raise ValueError(
-            f"`input_shape` must be (height, width, 3) of at least {SMALLEST_SIDE} pixels, got {input_shape}."
-        )
-    images = tf.keras.Input(input_shape, name="images")
-    offset = [-mean for mean in IMAGENET_MEAN_RGB]
-    centred = tf.keras.layers.Rescaling(1.0, offset=offset, dtype="float32", name="rescale")(images)
+    check_rgb(input_shape, SMALLEST_SIDE)
+    _, centred = centred_images(input_shape, IMAGENET_MEAN_RGB)
     converted = pretrained is not None and is_converted(pretrained)
     model = _read(centred, None if converted else pretrained)
     if batch_norm_momentum is None and pretrained is None:
-        batch_norm_momentum = 0.9
+        batch_norm_momentum = MOMENTUM_FROM_SCRATCH
     if batch_norm_momentum is not None:
         _set_momentum(model, batch_norm_momentum)
     if converted:

@@ -12,6 +12,8 @@ from typing import Callable
 
 import tensorflow as tf
 
+from profs_tf.backbones.frame import MOMENTUM_FROM_SCRATCH
+
 # Share of the old value that TF-Slim's moving statistics keep at a training step.
 BATCH_NORM_DECAY = 0.9997
 
@@ -29,7 +31,7 @@ class SlimLayers:
 
     def __init__(self, batch_norm_momentum, pretrained: bool, kernel_initializer: Callable):
         if batch_norm_momentum is None:
-            batch_norm_momentum = BATCH_NORM_DECAY if pretrained else 0.9
+            batch_norm_momentum = BATCH_NORM_DECAY if pretrained else MOMENTUM_FROM_SCRATCH
         self._momentum = batch_norm_momentum
         self._kernel_initializer = kernel_initializer
 

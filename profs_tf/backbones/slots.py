@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 import numpy as np
 import tensorflow as tf
@@ -69,6 +70,33 @@ def fill(
         slot.variable.assign(slot.to_keras(values[name]))
 
 
+def fill_from_arrays(
+    slots: Mapping[str, Slot],
+    arrays: Mapping[str, np.ndarray],
+    *,
+    path: str,
+    content: str,
+    left_out: Optional[re.Pattern] = None,
+) -> None:
+    """Assigns every slot its weight as `fill` does, from what a file held.
+
+    Args:
+        slots: By the published name.
+        arrays: What the file holds, by name.
+        path: Of the file, for messages.
+        content: What the file has to be, for messages.
+        left_out: Found in the names that may be left out; None for no name.
+    """
+    fill(
+        slots,
+        {name: value.shape for name, value in arrays.items()},
+        arrays.__getitem__,
+        path=path,
+        content=content,
+        leave_out=lambda name: left_out is not None and bool(left_out.search(name)),
+    )
+
+
 def _finite(name: str, value: np.ndarray, path: str) -> np.ndarray:
     if not np.all(np.isfinite(value)):
         raise ValueError(f"`pretrained` must hold finite weights, got {str(path)!r}, in which {name} is not.")
@@ -89,13 +117,15 @@ def weights_by_name(model: tf.keras.Model, words: Mapping[str, str]) -> dict[tup
     return found
 
 
-def kernel_slot(variable: tf.Variable, blue_first: bool) -> Slot:
-    """Returns the place of a kernel that is published as [out, in, height, width].
+def outputs_first_slot(variable: tf.Variable, blue_first: bool) -> Slot:
+    """Returns the place of a weight whose kernels are published as [out, in, height, width].
 
     Args:
-        variable: Keras's, [height, width, in, out].
+        variable: Keras's, a kernel [height, width, in, out] or a vector.
         blue_first: Whether the published kernel takes BGR; the variable takes RGB.
     """
+    if len(variable.shape) != 4:
+        return Slot(variable, tuple(variable.shape))
     height, width, inputs, outputs = variable.shape
     order = slice(None, None, -1 if blue_first else 1)
     return Slot(

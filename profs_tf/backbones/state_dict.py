@@ -7,7 +7,7 @@ import re
 import numpy as np
 import tensorflow as tf
 
-from profs_tf.backbones.slots import Slot, fill, kernel_slot, weights_by_name
+from profs_tf.backbones.slots import fill_from_arrays, outputs_first_slot, weights_by_name
 from profs_tf.backbones.tensor_file import read_tensors
 
 _WORDS = {
@@ -40,19 +40,11 @@ def load_state_dict(model: tf.keras.Model, path: str, blue_first: str) -> None:
     """
     tensors = {name: _vector(value) for name, value in read_tensors(path).items()}
     slots = {
-        f"{layer}.{word}": kernel_slot(variable, layer == blue_first)
-        if len(variable.shape) == 4
-        else Slot(variable, tuple(variable.shape))
+        f"{layer}.{word}": outputs_first_slot(variable, layer == blue_first)
         for (layer, word), variable in weights_by_name(model, _WORDS).items()
     }
-    fill(
-        slots,
-        {name: value.shape for name, value in tensors.items()},
-        tensors.__getitem__,
-        path=path,
-        content=f"a state dict of {model.name}",
-        leave_out=lambda name: bool(_LEFT_OUT.search(name)),
-    )
+    content = f"a state dict of {model.name}"
+    fill_from_arrays(slots, tensors, path=path, content=content, left_out=_LEFT_OUT)
 
 
 def _vector(value: np.ndarray) -> np.ndarray:
