@@ -74,7 +74,12 @@ def write_preset(folder: str) -> str:
     import keras_cv
     from keras_cv.src.utils.preset_utils import save_to_preset
 
-    network = keras_cv.models.ResNet18Backbone(include_rescaling=True)
+    network = keras_cv.models.ResNetBackbone(
+        stackwise_filters=[64, 128, 256, 512],
+        stackwise_blocks=[2, 2, 2, 2],
+        stackwise_strides=[1, 2, 2, 2],
+        include_rescaling=True,
+    )
     save_to_preset(network, folder, save_weights=False)
     return f"keras_cv:{folder}"
 

@@ -45,6 +45,8 @@ def test_a_weight_that_is_not_finite_is_noticed(monkeypatch):
     assert trained.finite
     assert trained.weights == WEIGHTS["conv4"]
     assert trained.losses.shape == (1,)
+    assert [part.shape[0] for part in trained.batches[0]] == [8, 8, 8]
+    assert trained.batches[0][0].shape[1:] == (32, 32, 3)
 
     def poisoned(*args, **kwargs):
         model = build_model(*args, **kwargs)
