@@ -101,6 +101,9 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         """Saves where it is time to, or where a signal asks for it."""
+        if batch + 1 == self.params.get("steps"):
+            # Left to `on_epoch_end`: a run that went on from here would never evaluate or log the epoch.
+            return
         if self._signal is not None:
             self._stop()
         # Not a remainder of 0: one call of the train function may take several steps.

@@ -1,9 +1,11 @@
+import signal
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import profs_tf as profs
-from profs_tf.checkpoints import RunCheckpoint
+from profs_tf.checkpoints import RunCheckpoint, TrainingInterruptedError
 from profs_tf.datasets.image_list import ImageList
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (24, 8, 8, 3), np.uint8)
@@ -118,3 +120,55 @@ def test_saves_every_so_many_steps_and_keeps_two(tmp_path):
     train(model, 10, RunCheckpoint(tmp_path, model, {}, every_steps=3))
     kept = sorted(path.name for path in tmp_path.glob("ckpt-*.index"))
     assert kept == ["ckpt-10.index", "ckpt-9.index"]
+
+
+class KilledError(Exception):
+    pass
+
+
+class KillsAfter(tf.keras.callbacks.Callback):
+    """Ends training as a kill would, when the step's other callbacks are done and before the epoch's are."""
+
+    def __init__(self, step):
+        super().__init__()
+        self.step = step
+
+    def on_train_batch_end(self, batch, logs=None):
+        if int(self.model.step) == self.step:
+            raise KilledError
+
+
+@pytest.mark.parametrize("killed_after", [5, 6, 7])
+def test_no_epoch_is_saved_before_its_end_was_seen_to(killed_after, tmp_path):
+    model = compiled_model()
+
+    def train_epochs():
+        for _ in range(2):
+            train(model, 6, RunCheckpoint(tmp_path, model, {}, every_steps=1), KillsAfter(killed_after))
+
+    with pytest.raises(KilledError):
+        train_epochs()
+    restored = compiled_model()
+    assert RunCheckpoint(tmp_path, restored, {}).restore()
+    # Step 6 ends the first epoch: killed before what belongs to its end was done, it is taken again.
+    assert int(restored.step) == {5: 5, 6: 5, 7: 7}[killed_after]
+
+
+def test_a_signal_at_the_last_step_of_an_epoch_stops_after_the_epochs_end(tmp_path):
+    class Signals(tf.keras.callbacks.Callback):
+        ended = 0
+
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 5:
+                signal.raise_signal(signal.SIGTERM)
+
+        def on_epoch_end(self, epoch, logs=None):
+            self.ended += 1
+
+    model, signals = compiled_model(), Signals()
+    checkpoint = RunCheckpoint(tmp_path, model, {}, every_steps=1)
+    stopped = pytest.raises(TrainingInterruptedError, match="SIGTERM at step 6: the run is saved")
+    with checkpoint.saving_on_signals(), stopped:
+        train(model, 6, signals, checkpoint)
+    assert signals.ended == 1
+    assert sorted(path.name for path in tmp_path.glob("ckpt-*.index")) == ["ckpt-5.index", "ckpt-6.index"]
