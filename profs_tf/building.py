@@ -1,6 +1,8 @@
 """From a `Config` to the parts of a run: preprocessing, sampler, loss, embedder, model."""
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from typing import Optional, Union
 
 import tensorflow as tf
@@ -107,18 +109,35 @@ def build_embedder_for(config: Config, normalized: bool) -> tf.keras.Model:
         normalize=normalized if config.normalize is None else config.normalize,
         pretrained=config.pretrained,
         freeze_batch_norm=config.freeze_batch_norm,
+        sync_batch_norm=config.sync_batch_norm,
         seed=config.seed,
     )
 
 
+@contextlib.contextmanager
+def in_precision(precision: str) -> Iterator[None]:
+    """Has Keras make layers and models within it of a precision: a name of its mixed precision policies."""
+    before = tf.keras.mixed_precision.global_policy()
+    tf.keras.mixed_precision.set_global_policy(precision)
+    try:
+        yield
+    finally:
+        tf.keras.mixed_precision.set_global_policy(before)
+
+
 def build_model(config: Config, num_classes: int, steps_per_epoch: Optional[int] = None) -> ProfsModel:
-    """Returns the compiled model.
+    """Returns the compiled model; of several replicas within the scope of their strategy.
 
     Args:
         config: of the run.
         num_classes: L, of the training split.
         steps_per_epoch: for a lambda that decays every epoch.
     """
+    with in_precision(config.precision):
+        return _build_model(config, num_classes, steps_per_epoch)
+
+
+def _build_model(config: Config, num_classes: int, steps_per_epoch: Optional[int]) -> ProfsModel:
     loss = build_loss(config, num_classes)
     embedder = build_embedder_for(config, loss.normalized_embeddings)
     proximal_weight = config.effective_proximal_weight
@@ -134,5 +153,11 @@ def build_model(config: Config, num_classes: int, steps_per_epoch: Optional[int]
         beta_1=config.beta_1,
         beta_2=config.beta_2,
     )
-    model.compile(optimizer=optimizer, loss=loss, steps_per_execution=config.steps_per_execution)
+    # With mixed_float16 Keras scales the loss: it puts a LossScaleOptimizer around this optimiser.
+    model.compile(
+        optimizer=optimizer,
+        loss=loss,
+        steps_per_execution=config.steps_per_execution,
+        jit_compile=config.jit_compile,
+    )
     return model

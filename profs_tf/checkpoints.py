@@ -16,6 +16,8 @@ from typing import Optional
 import numpy as np
 import tensorflow as tf
 
+from profs_tf import replicas
+
 _KEPT = 2
 _ARRAYS = (np.ndarray, np.generic)
 
@@ -28,10 +30,18 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
     """Saves after every epoch, every so many steps, and when the process is asked to stop.
 
     Must be the last callback, so that it saves what the others did at the end of an epoch.
+
+    Of several workers all save at the same steps, each into its own folder, and a signal to one stops all
+    after the same step.
     """
 
     def __init__(
-        self, folder: Path, model: tf.keras.Model, remembering: dict, every_steps: Optional[int] = None
+        self,
+        folder: Path,
+        model: tf.keras.Model,
+        remembering: dict,
+        every_steps: Optional[int] = None,
+        restore_from: Optional[Path] = None,
     ):
         """Prepares saving.
 
@@ -41,6 +51,7 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
             remembering: name to callback with `state()` and `restore(state)`; a state is a dict of values
                 that JSON holds, and of arrays.
             every_steps: save every so many steps, too; None does not.
+            restore_from: folder whose newest checkpoint `restore` takes; None takes `folder`.
         """
         super().__init__()
         self._memory = _Memory(remembering)
@@ -49,6 +60,7 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
         self._manager = tf.train.CheckpointManager(
             tf.train.Checkpoint(model=model, memory=self._memory), str(folder), max_to_keep=_KEPT
         )
+        self._restore_from = str(folder if restore_from is None else restore_from)
         self._every_steps = every_steps
         self._signal: Optional[int] = None
         self._interrupted_means: Optional[list] = None
@@ -60,14 +72,14 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
         Raises:
             ValueError: if the checkpoint is not of this model.
         """
-        newest = self._manager.latest_checkpoint
+        newest = tf.train.latest_checkpoint(self._restore_from)
         if newest is None:
             return False
         try:
             self._manager.checkpoint.restore(newest).assert_consumed()
         except (AssertionError, ValueError, tf.errors.OpError) as error:
             raise ValueError(f"The checkpoint {newest} does not fit this model: {error}") from error
-        self._last_saved = int(self._trained.step)
+        self._last_saved = self._trained.steps_taken
         # `fit` sets the means to zero when an epoch begins; one that was left half way goes on with these.
         self._interrupted_means = self._mean_values()
         return True
@@ -86,8 +98,10 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
 
     def save(self) -> None:
         """Saves now, unless this step is saved already."""
-        step = int(self._trained.step)
+        step = self._trained.steps_taken
         if step != self._last_saved:
+            # A checkpoint holds their mean: to go on with it is then to go on as if there was no checkpoint.
+            replicas.average_statistics(self._trained.embedder)
             self._manager.save(checkpoint_number=step)
             self._last_saved = step
 
@@ -99,23 +113,30 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
             variable.assign(value)
         self._interrupted_means = None
 
+    def on_train_batch_begin(self, batch, logs=None):
+        """Tells the other workers in the step that comes that a signal asks for a stop."""
+        if self._signal is not None and self._trained.stop_vote is not None:
+            self._trained.stop_vote.ask()
+
     def on_train_batch_end(self, batch, logs=None):
         """Saves where it is time to, or where a signal asks for it."""
         if batch + 1 == self.params.get("steps"):
             # Left to `on_epoch_end`: a run that went on from here would never evaluate or log the epoch.
             return
-        if self._signal is not None:
+        vote = self._trained.stop_vote
+        if self._signal is not None if vote is None else vote.is_carried:
             self._stop()
         # Not a remainder of 0: one call of the train function may take several steps.
         every = self._every_steps
-        if every and int(self._trained.step) // every > max(self._last_saved, 0) // every:
+        if every and self._trained.steps_taken // every > max(self._last_saved, 0) // every:
             self.save()
 
     def on_epoch_end(self, epoch, logs=None):
         """Saves, with the means at zero, as the next epoch begins."""
         self._trained.reset_metrics()
         self.save()
-        if self._signal is not None:
+        # Workers stop together, in a step.
+        if self._signal is not None and self._trained.stop_vote is None:
             self._stop()
 
     def _note_signal(self, number, frame):
@@ -126,9 +147,8 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
 
     def _stop(self):
         self.save()
-        raise TrainingInterruptedError(
-            f"{signal.Signals(self._signal).name} at step {int(self._trained.step)}: the run is saved."
-        )
+        reason = "Another worker stopped" if self._signal is None else signal.Signals(self._signal).name
+        raise TrainingInterruptedError(f"{reason} at step {self._trained.steps_taken}: the run is saved.")
 
     def _mean_variables(self) -> list:
         return [variable for metric in self._trained.metrics for variable in metric.variables]

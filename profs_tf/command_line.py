@@ -19,6 +19,10 @@ class InterruptedRunError(Exception):
     """A run was interrupted after it had saved its state; the message says how to go on."""
 
 
+class FailedRunError(Exception):
+    """A run failed for a reason that the message tells in full."""
+
+
 def run(
     main: Callable[[flags.FlagValues], None], define_flags: Callable[[flags.FlagValues], None], usage: str
 ):
@@ -52,7 +56,7 @@ def run(
     except (ValueError, FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError) as error:
         logging.debug("The error in full:", exc_info=True)
         _exit(f"{name}{error}", BAD_USE)
-    except ArithmeticError as error:
+    except (ArithmeticError, FailedRunError) as error:
         _exit(f"{name}{error}", FAILED)
 
 

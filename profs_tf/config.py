@@ -169,6 +169,26 @@ class Config:
         None, "Stop after so many evaluations without a better Recall@K; default never.", minimum=1
     )
 
+    distribute: str = option(
+        "none",
+        "Over what a batch is spread. mirrored: all GPUs of this machine. multi_worker: the machines that "
+        "TF_CONFIG names. See docs/scaling_out.md.",
+        choices=("none", "mirrored", "multi_worker"),
+    )
+    cpu_replicas: Optional[int] = option(
+        None, "With --distribute=mirrored: so many replicas on the CPU, to try it without GPUs.", minimum=2
+    )
+    sync_batch_norm: bool = option(
+        False,
+        "Whether batch normalisation takes its statistics of the whole batch, not of each replica's part.",
+    )
+    precision: str = option(
+        "float32",
+        "What the backbone computes in; weights, embeddings and loss are float32 always.",
+        choices=("float32", "mixed_bfloat16", "mixed_float16"),
+    )
+    jit_compile: bool = option(False, "Whether XLA compiles the training step.")
+
     def __post_init__(self):
         for spec in dataclasses.fields(self):
             check_range(spec, getattr(self, spec.name))
@@ -190,11 +210,28 @@ class Config:
                 f"`images_per_class` must be >= 2 for the loss {self.loss}, got 1: a batch would have no "
                 "positive pair."
             )
+        self._check_execution()
 
+    def _check_execution(self):
         if self.mines_classes and self.steps_per_execution != 1:
             raise ValueError(
                 f"`steps_per_execution` must be 1 with profs_hncm, got {self.steps_per_execution}: "
                 "every step's embeddings are needed."
+            )
+        if self.cpu_replicas is not None and self.distribute != "mirrored":
+            raise ValueError(
+                f"`cpu_replicas` must be left out unless `distribute` is mirrored, got {self.cpu_replicas} "
+                f"with {self.distribute}."
+            )
+        if self.jit_compile and self.distribute != "none":
+            raise ValueError(
+                f"`jit_compile` must be off with `distribute` {self.distribute}: XLA does not compile what "
+                "replicas exchange."
+            )
+        if self.sync_batch_norm and self.precision == "mixed_bfloat16":
+            raise ValueError(
+                "`precision` must be float32 or mixed_float16 with `sync_batch_norm`, got mixed_bfloat16: "
+                "Keras would add up the statistics in bfloat16, which spoils the variance."
             )
 
     @property

@@ -32,6 +32,7 @@ def build_embedder(
     pretrained: Optional[str] = None,
     batch_norm_momentum: Optional[float] = None,
     freeze_batch_norm: str = "none",
+    sync_batch_norm: bool = False,
     seed: Optional[int] = None,
 ) -> tf.keras.Model:
     """Builds a Keras model from images to embeddings.
@@ -52,6 +53,8 @@ def build_embedder(
             normalises by the batch and updates its statistics. "statistics": it normalises by the moving
             statistics, which stay, and learns shift and scale; the backbone then runs in inference mode, so
             that dropout in a model passed as ``backbone`` is off too. "all": shift and scale stay as well.
+        sync_batch_norm: Whether batch normalisation in training takes its statistics of the whole batch,
+            exchanged between the replicas, instead of each replica's part. Slower also on one device.
         seed: Makes the initial weights a pure function of this whole number. None draws them from Keras's
             global generator. A model passed as ``backbone`` keeps its weights.
 
@@ -77,6 +80,8 @@ def build_embedder(
         network = backbones.get(backbone)(
             shape, pretrained=pretrained, batch_norm_momentum=batch_norm_momentum, seed=seed
         )
+    if sync_batch_norm:
+        _synchronize_batch_norm(network)
     images = tf.keras.Input(shape, name="images")
     features = _pool(_apply(network, images, freeze_batch_norm))
     head = tf.keras.layers.Dense(embedding_dim, dtype="float32", name=HEAD_LAYER)
@@ -137,6 +142,14 @@ def _check_own_backbone(pretrained: Optional[str], batch_norm_momentum: Optional
                 f"`{argument}` must be None when `backbone` is a Keras model, which brings its own weights "
                 f"and layers, got {value!r}."
             )
+
+
+def _synchronize_batch_norm(network: tf.keras.Model) -> None:
+    """Has the layers, which exist with their weights, exchange their statistics; they keep it when saved."""
+    for module in network.submodules:
+        if isinstance(module, tf.keras.layers.BatchNormalization):
+            # The fused kernel would compute the statistics by itself.
+            module.synchronized, module.fused = True, False
 
 
 def _apply(network: tf.keras.Model, images: tf.Tensor, freeze_batch_norm: str) -> tf.Tensor:

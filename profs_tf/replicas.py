@@ -111,7 +111,7 @@ def whole_batch(
 
 
 def summed(gradients: list, shared_gradients: list) -> list:
-    """Returns the sum over the replicas of each gradient; costs one exchange of all.
+    """Returns the sum over the replicas of each gradient; costs one exchange for each dtype.
 
     Args:
         gradients: of the replica's own part: of what only that part depends on. None stays None.
@@ -122,13 +122,16 @@ def summed(gradients: list, shared_gradients: list) -> list:
     """
     if count() == 1:
         return gradients + shared_gradients
-    shares = [None if gradient is None else gradient / count() for gradient in shared_gradients]
+    # Dense: that of a boundary for each class comes as slices, which cannot be divided.
+    shares = [None if g is None else tf.convert_to_tensor(g) / count() for g in shared_gradients]
     every = gradients + shares
-    known = [position for position, gradient in enumerate(every) if gradient is not None]
     context = tf.distribute.get_replica_context()
-    sums = context.all_reduce(tf.distribute.ReduceOp.SUM, [every[position] for position in known])
-    for position, total in zip(known, sums):
-        every[position] = total
+    # What goes in one exchange must be of one type: a loss's variables may be of another than the embedder's.
+    for dtype in dict.fromkeys(gradient.dtype for gradient in every if gradient is not None):
+        chosen = [number for number, g in enumerate(every) if g is not None and g.dtype == dtype]
+        sums = context.all_reduce(tf.distribute.ReduceOp.SUM, [every[number] for number in chosen])
+        for number, total in zip(chosen, sums):
+            every[number] = total
     return every
 
 

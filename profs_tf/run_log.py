@@ -72,8 +72,8 @@ class RunLog(tf.keras.callbacks.Callback):
         self._add(
             {
                 "epoch": epoch + 1,
-                "step": int(self.model.step),
-                "learning_rate": float(self.model.optimizer.learning_rate),
+                "step": self.model.steps_taken,
+                "learning_rate": float(tf.convert_to_tensor(self.model.optimizer.learning_rate)),
                 "images_per_second": rate,
                 **(logs or {}),
             }

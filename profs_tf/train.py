@@ -10,16 +10,25 @@ from profs_tf import config_flags
 from profs_tf.building import build_model, build_preprocessing, build_sampler, load_data
 from profs_tf.callbacks import ProfsCallback, RecallCallback
 from profs_tf.checkpoints import RunCheckpoint, TrainingInterruptedError
-from profs_tf.command_line import InterruptedRunError, run
+from profs_tf.command_line import FailedRunError, InterruptedRunError, run
 from profs_tf.config import Config
 from profs_tf.evaluation import embed, evaluate, format_report
 from profs_tf.gallery import draw_learning_curves
 from profs_tf.image_cache import cached
 from profs_tf.image_files import unreadable_files_named
 from profs_tf.pipeline import train_pipeline
+from profs_tf.replicas import part_size
 from profs_tf.run_folder import RunFolder
 from profs_tf.run_log import RunLog
 from profs_tf.serving import save_embedder
+from profs_tf.strategies import (
+    LostWorkerError,
+    agree,
+    folder_to_write,
+    is_chief,
+    lost_workers_named,
+    make_strategy,
+)
 
 USAGE = """train: train an image embedding with PROFS and report how well it retrieves classes it never saw.
 
@@ -27,13 +36,14 @@ USAGE = """train: train an image embedding with PROFS and report how well it ret
   python -m profs_tf.train --flagfile=experiments/emoji.flags --output_dir=runs/baseline --method=baseline
   python -m profs_tf.train --flagfile=experiments/cub.flags --data_dir=/data/CUB_200_2011
   python -m profs_tf.train --output_dir=runs/emoji --resume
+  python -m profs_tf.train --flagfile=experiments/emoji.flags --output_dir=runs/gpus --distribute=mirrored
 
 Writes into --output_dir: config.json (every value of the run), log.csv and tensorboard/ (a row an epoch),
 checkpoints/ (the whole state, for --resume), best/ (weights of the best epoch), embedder/ (its SavedModel),
 metrics.json and learning_curves.png. Ctrl-C saves and stops; --resume goes on as if nothing had happened."""
 
 # What may differ from the saved run when it is resumed.
-_CHANGEABLE = ("output_dir", "epochs", "data_dir", "cache", "cache_dir")
+_CHANGEABLE = ("output_dir", "epochs", "data_dir", "cache", "cache_dir", "distribute", "cpu_replicas")
 _KERAS_VERBOSITY = {"bar": 1, "line": 2, "tqdm": 0, "none": 0}
 
 
@@ -77,15 +87,45 @@ def train(config: Config, folder: RunFolder, resume: bool = False, progress: str
     Raises:
         ValueError: if a value does not fit the data.
         InterruptedRunError: if a signal stopped the run; its state is saved.
+        FailedRunError: if another worker was lost.
     """
+    # Before anything else of TensorFlow.
+    strategy = make_strategy(config.distribute, config.cpu_replicas)
     make_reproducible(config.seed)
+    try:
+        with lost_workers_named(strategy), folder_to_write(strategy, folder.path) as path:
+            return train_with(strategy, config, folder, RunFolder(path), resume, progress)
+    except LostWorkerError as error:
+        raise FailedRunError(
+            f"{error} Start all workers again with --output_dir={folder.path} --resume."
+        ) from error
+
+
+def train_with(strategy, config: Config, shared: RunFolder, folder: RunFolder, resume, progress) -> dict:
+    """Trains with the replicas of a strategy.
+
+    Args:
+        strategy: of one replica or several.
+        config: of the run.
+        shared: the run's folder, to resume from.
+        folder: where this process writes: the chief into the run's folder.
+        resume: whether to go on with a run.
+        progress: what is shown while training.
+
+    Returns:
+        What is written to metrics.json; of several workers on the chief only.
+    """
+    chief = is_chief(strategy)
+    progress = progress if chief else "none"
     train_images, test_images = load_data(config)
     check_ks(config.ks, len(test_images))
     preprocessing = build_preprocessing(config, train_images)
     sampler = build_sampler(config, train_images)
     steps_per_epoch = config.steps_per_epoch or len(sampler)
     sampler.schedule.check_strides(config.steps_per_execution, steps_per_epoch)
-    model = build_model(config, sampler.num_classes, steps_per_epoch)
+    part_size(strategy, sampler.batch_size)
+    with strategy.scope():
+        model = build_model(config, sampler.num_classes, steps_per_epoch)
     folder.check_space(model.embedder.count_params())
     if not resume:
         folder.create(config)
@@ -105,6 +145,7 @@ def train(config: Config, folder: RunFolder, resume: bool = False, progress: str
         best_weights_path=str(folder.best_weights),
         evaluate_untrained=True,
         patience=config.patience,
+        verbose=chief,
     )
     log = RunLog(folder.log, folder.tensorboard, sampler.batch_size, recall)
     projections = ProfsCallback(sampler)
@@ -113,23 +154,29 @@ def train(config: Config, folder: RunFolder, resume: bool = False, progress: str
         model,
         {"recall": recall, "projections": projections},
         config.checkpoint_every_steps,
+        restore_from=shared.checkpoints,
     )
     if resume and not checkpoint.restore():
-        print(f"{folder.path} has no checkpoint yet: beginning at step 0.")
-    log.keep_epochs(int(model.step) // steps_per_epoch)
-    describe(config, train_images, test_images, sampler, model, steps_per_epoch)
+        print(f"{shared.path} has no checkpoint yet: beginning at step 0.")
+    agree(strategy, "step", model.steps_taken)
+    log.keep_epochs(model.steps_taken // steps_per_epoch)
+    if chief:
+        describe(config, train_images, test_images, sampler, model, steps_per_epoch)
 
     # Checkpoints come last: they save what the others did at the end of an epoch.
     callbacks = [projections, recall, log, *progress_callbacks(progress), checkpoint]
-    pipeline = train_pipeline(train_images, sampler, preprocessing)
+    pipeline = train_pipeline(train_images, sampler, preprocessing, strategy=strategy)
     try:
         with checkpoint.saving_on_signals():
             fit_from_step(
                 model, pipeline, config.epochs, steps_per_epoch, callbacks, verbose=_KERAS_VERBOSITY[progress]
             )
     except TrainingInterruptedError as error:
-        raise InterruptedRunError(f"{error} Go on with --output_dir={folder.path} --resume.") from error
-    return finish(config, folder, model, sampler, recall, log, preprocessing, test_images)
+        raise InterruptedRunError(f"{error} Go on with --output_dir={shared.path} --resume.") from error
+    metrics = finish(config, folder, model, sampler, recall, log, preprocessing, test_images) if chief else {}
+    # The others wait for the chief: who leaves early is taken for lost.
+    agree(strategy, "step", model.steps_taken)
+    return metrics
 
 
 def make_reproducible(seed: int) -> None:
@@ -147,6 +194,9 @@ def check_ks(ks: tuple, num_test_images: int) -> None:
 def describe(config, train_images, test_images, sampler, model, steps_per_epoch) -> None:
     """Prints what is about to be trained, on what."""
     devices = ", ".join(device.name.split(":", 1)[1] for device in tf.config.get_visible_devices())
+    number = model.distribute_strategy.num_replicas_in_sync
+    if number > 1:
+        devices += f" ({number} replicas, {sampler.batch_size // number} images of a batch each)"
     print(
         f"{config.method} with the {config.loss} loss, {config.backbone} on {devices}, "
         f"{model.embedder.count_params():,} weights\n"
@@ -155,7 +205,7 @@ def describe(config, train_images, test_images, sampler, model, steps_per_epoch)
         f"batches of {sampler.batch_size}: {sampler.classes_per_batch} classes x {sampler.images_per_class} "
         f"images, M = {sampler.steps_per_projection} steps a projection, "
         f"lambda = {config.effective_proximal_weight:g}\n"
-        f"{config.epochs} epochs of {steps_per_epoch} steps, beginning at step {int(model.step)}",
+        f"{config.epochs} epochs of {steps_per_epoch} steps, beginning at step {model.steps_taken}",
         flush=True,
     )
 
@@ -173,7 +223,7 @@ def progress_callbacks(progress: str) -> list:
 
 def fit_from_step(model, dataset, epochs: int, steps_per_epoch: int, callbacks: list, verbose: int) -> None:
     """Trains from the model's step to the end of the last epoch, first completing an epoch left half way."""
-    epoch, done = divmod(int(model.step), steps_per_epoch)
+    epoch, done = divmod(model.steps_taken, steps_per_epoch)
     if done and epoch < epochs:
         model.fit(
             dataset,
@@ -199,19 +249,22 @@ def fit_from_step(model, dataset, epochs: int, steps_per_epoch: int, callbacks: 
 
 def finish(config, folder, model, sampler, recall, log, preprocessing, test_images) -> dict:
     """Exports the best epoch's embedder and writes metrics.json and the learning curves."""
-    model.embedder.load_weights(str(folder.best_weights)).expect_partial()
-    save_embedder(model.embedder, preprocessing, folder.embedder)
+    embedder = model.embedder
+    if model.distribute_strategy.num_replicas_in_sync > 1:
+        # One that is not spread over replicas: only this process evaluates and exports.
+        embedder = build_model(config, sampler.num_classes, steps_per_epoch=1).embedder
+    embedder.load_weights(str(folder.best_weights)).expect_partial()
+    save_embedder(embedder, preprocessing, folder.embedder)
     best = dict(recall.best)
     if config.clustering == "best":
-        embeddings = embed(
-            model.embedder, test_images, preprocessing=preprocessing, batch_size=config.batch_size
-        )
+        embeddings = embed(embedder, test_images, preprocessing=preprocessing, batch_size=config.batch_size)
         best.update(evaluate(embeddings, test_images.labels, ks=config.ks, seed=config.seed))
     metrics = {
         "best": best,
         "untrained": recall.untrained,
-        "steps": int(model.step),
+        "steps": model.steps_taken,
         "steps_per_projection": sampler.steps_per_projection,
+        "batch_size": sampler.batch_size,
     }
     folder.write_metrics(metrics)
     draw_learning_curves(log.rows, folder.curves)

@@ -1,0 +1,111 @@
+"""Trains small models for 20 steps and writes what came of them; run by test_replicas.py in other processes.
+
+  python replica_cases.py none|mirrored|multi_worker OUTPUT.npz CASE...
+
+A case is LOSS-METHOD-BATCH_NORM-DTYPE, such as margin-profs-sync-float64. With float64 only what is wrong
+differs between one replica and several; float32 is how it is used.
+"""
+
+import os
+import sys
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+import numpy as np
+import tensorflow as tf
+
+import profs_tf as profs
+from profs_tf.datasets.image_list import ImageList
+from profs_tf.evaluation import embed
+from profs_tf.losses import get as get_loss
+from profs_tf.sampling.mined_sampler import MinedBatchSampler
+from profs_tf.strategies import is_chief, make_strategy
+
+STEPS, SIDE, DIM, CLASSES = 20, 8, 6, 12
+RATE, WEIGHT = 2.0**-8, 2.0**-3
+RANDOM = np.random.default_rng(0)
+PIXELS = RANDOM.integers(0, 256, (4 * CLASSES + 3, SIDE, SIDE, 3), np.uint8)
+DATA = ImageList.from_labels(PIXELS, [*np.repeat(np.arange(CLASSES), 4), 0, 1, 2])
+PREPROCESSING = profs.Preprocessing(resize=SIDE, crop=SIDE, shift=1)
+OWN_OPTIONS = {
+    "margin": {"boundary_per_class": True, "num_classes": CLASSES},
+    "soft_triple": {"num_classes": CLASSES, "embedding_dim": DIM, "centers_per_class": 3},
+}
+
+
+def make_embedder(batch_norm, dtype, normalize):
+    def dense(size, seed, name, **options):
+        kernel = tf.keras.initializers.HeNormal(seed=seed)
+        return tf.keras.layers.Dense(size, kernel_initializer=kernel, dtype=dtype, name=name, **options)
+
+    images = tf.keras.Input([SIDE, SIDE, 3])
+    x = tf.keras.layers.Rescaling(1 / 127.5, -1.0, dtype=dtype)(images)
+    regularizer = tf.keras.regularizers.L2(2.0**-6)
+    x = dense(16, 1, "hidden", use_bias=False, kernel_regularizer=regularizer)(tf.keras.layers.Flatten()(x))
+    norm = tf.keras.layers.BatchNormalization(synchronized=batch_norm == "sync", momentum=0.75, dtype=dtype)
+    x = norm(x, training=False) if batch_norm == "frozen" else norm(x)
+    x = dense(DIM, 2, "head")(tf.keras.layers.ReLU(dtype=dtype)(x))
+    x = tf.keras.layers.UnitNormalization(dtype=dtype)(x) if normalize else x
+    return tf.keras.Model(images, x)
+
+
+class Recorder(tf.keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.losses, self.penalties, self.mined = [], [], []
+
+    def on_train_batch_end(self, batch, logs=None):
+        # Keras gives running means.
+        self.losses.append(logs["loss"])
+        self.penalties.append(logs["proximal_penalty"])
+        if self.model.representative_tap is not None:
+            self.mined.append(self.model.representative_tap.classes.numpy())
+
+
+def run_case(case, strategy):
+    loss_name, method, batch_norm, dtype = case.split("-")
+    with strategy.scope():
+        loss = get_loss(loss_name, **OWN_OPTIONS.get(loss_name, {}))
+        embedder = make_embedder(batch_norm, dtype, loss.normalized_embeddings)
+        model = profs.ProfsModel(embedder, WEIGHT)
+        model.compile(profs.head_adam(embedder, RATE, epsilon=2.0**-10), loss)
+    sampler_class = MinedBatchSampler if method == "hncm" else profs.BatchSampler
+    lagged = loss_name == "soft_triple"
+    sampler = sampler_class(DATA.labels, 8, 2, seed=1, steps_per_projection=1 if lagged else 6)
+    recorder = Recorder()
+    model.fit(
+        profs.train_pipeline(DATA, sampler, PREPROCESSING, strategy=strategy),
+        steps_per_epoch=STEPS,
+        callbacks=[profs.ProfsCallback(sampler), recorder],
+        verbose=0,
+    )
+    assert model.steps_taken == STEPS
+    results = {name: np.array(values) for name, values in vars(recorder).items() if isinstance(values, list)}
+    # With a batch that neither divides the 51 images nor is divided by two replicas.
+    results["embeddings"] = embed(embedder, DATA, preprocessing=PREPROCESSING, batch_size=7)
+    variables = {
+        "weight": embedder.trainable_variables,
+        "statistic": embedder.non_trainable_variables,
+        "anchor": model.proximal.anchor_weights,
+        "own": loss.trainable_variables,
+        "moment": [v for v in model.optimizer.variables if v.dtype.is_floating and "/" in v.name],
+    }
+    for kind, group in variables.items():
+        results.update({f"{kind}_{number}": variable.numpy() for number, variable in enumerate(group)})
+    return {f"{case}/{name}": value for name, value in results.items()}
+
+
+def main(distribute, output, *cases):
+    strategy = make_strategy(distribute, 2 if distribute == "mirrored" else None)
+    tf.config.experimental.enable_op_determinism()
+    tf.keras.utils.set_random_seed(0)
+    results = {}
+    for case in cases:
+        results.update(run_case(case, strategy))
+    if not is_chief(strategy):
+        output = output.replace(".npz", "_other.npz")
+    np.savez(output, replicas=strategy.num_replicas_in_sync, **results)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
