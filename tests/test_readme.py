@@ -20,6 +20,7 @@ profs.evaluate = evaluate_function
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text("utf-8")
+SCALING_OUT = (ROOT / "docs/scaling_out.md").read_text("utf-8")
 NOTEBOOK = re.search(r"```python\n(import tensorflow as tf, profs_tf.*?)```", TEXT, re.DOTALL).group(1)
 COMMANDS = {
     "profs_tf.check_data": check_data,
@@ -94,21 +95,21 @@ def test_notebook_code_runs_with_a_users_own_embedder(few_emoji, tmp_path, monke
     assert "proximal_penalty" in names["model"].history.history
 
 
-@pytest.mark.parametrize("document", ["README.md", "BUILD.md"])
+@pytest.mark.parametrize("document", ["README.md", "BUILD.md", "docs/scaling_out.md"])
 def test_links_lead_somewhere(document):
     links = re.findall(r"\]\(([^)#]+)\)", (ROOT / document).read_text("utf-8"))
     for link in links:
         assert link.startswith("http") or (ROOT / link).exists(), link
 
 
-@pytest.mark.parametrize("document", ["README.md", "BUILD.md"])
+@pytest.mark.parametrize("document", ["README.md", "BUILD.md", "docs/scaling_out.md"])
 def test_tools_that_are_named_exist(document):
     for path in re.findall(r"\b((?:tools|experiments)/[\w/.]+\w)", (ROOT / document).read_text("utf-8")):
         assert (ROOT / path).exists(), path
 
 
 def commands():
-    for block in re.findall(r"```bash\n(.*?)```", TEXT, re.DOTALL):
+    for block in re.findall(r"```bash\n(.*?)```", TEXT + SCALING_OUT, re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
             if words[:2] == ["python", "-m"]:
