@@ -74,7 +74,7 @@ def add(page: Page, data: ReportData, title: str, draw, subjects: list | None = 
     for label in data.labels:
         for subject in [[]] if subjects is None else [[subject] for subject in subjects]:
             drawn = [draw(data, *subject, label, theme) for theme in plots.THEMES]
-            text = ", ".join([title, *subject, label])
+            text = ", ".join([title, *(part for part in subject if not title.endswith(part)), label])
             name = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
             pictures.append((name, text, *drawn) if drawn[0] else None)
     page.add_pictures(title, pictures)

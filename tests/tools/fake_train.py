@@ -47,5 +47,11 @@ for epoch in (1, 2):
     (folder / "checkpoints" / "checkpoint").write_text("")
     wait_while(f"hang_{row}")
 best = {"epoch": 2, "recall@1": 0.5 + 0.01 * seed, "recall@2": 0.75, "nmi": 0.25, "f1": 0.125}
-metrics = {"best": best, "untrained": {"recall@1": 0.1}, "steps": 20, "steps_per_projection": 9}
+metrics = {
+    "best": best,
+    "untrained": {"recall@1": 0.1},
+    "steps": 20,
+    "steps_per_projection": 9,
+    "batch_size": 6,
+}
 (folder / "metrics.json").write_text(json.dumps(metrics))

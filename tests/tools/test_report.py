@@ -219,6 +219,14 @@ def test_cost_is_held_against_the_baseline(written):
     assert table_cells(table, method="C-PROFS")["processor s a run"] == "301"
 
 
+def test_losses_come_in_the_order_of_the_paper(written):
+    names = list(read(written).families)
+    assert names[:4] == ["contrastive", "triplet_semi_hard", "triplet_hard", "lifted_structure"]
+    assert names.index("multi_similarity") < names.index("soft_triple")
+    rows = [row[0] for row in tables.main_table(read(written), "emoji").rows]
+    assert rows[:3] == [f"{name} (table 1)" for name in ("Contrastive-Hard", "C-PROFS", "C-PROFS-HNCM")]
+
+
 def test_failures_and_origins_are_told(written):
     data = read(written)
     assert [name for name, _ in data.failures] == ["emoji-x-seed0"]

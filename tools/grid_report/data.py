@@ -41,7 +41,7 @@ class ReportData:
             line["label"] = line["dataset"] + held_out
         self.labels = list(dict.fromkeys(line["label"] for line in self.lines))
         self.paper = _read_paper(paper)
-        self.families = _read_families(grids)
+        self.families = _read_families(grids, list(dict.fromkeys(key[:2] for key in self.paper)))
         self.failures = _read_failures(runs_dir, {line["run"] for line in self.lines})
         self._runs_dir = runs_dir
 
@@ -94,8 +94,11 @@ def _read_paper(path: Path) -> dict:
         }
 
 
-def _read_families(folder: Path) -> dict:
-    """Returns {family: {variant: (table, method)}} of the rows in all grid files, named FAMILY_VARIANT."""
+def _read_families(folder: Path, order: list) -> dict:
+    """Returns {family: {variant: (table, method)}} of the rows in all grid files, named FAMILY_VARIANT.
+
+    Those whose rows are in `order` come first, as they come there.
+    """
     families = {}
     for path in sorted(folder.glob("*.yaml")):
         for name, row in yaml.safe_load(path.read_text("utf-8"))["rows"].items():
@@ -104,7 +107,14 @@ def _read_families(folder: Path) -> dict:
                     family = families.setdefault(name[: -len(variant) - 1], {})
                     family[variant] = (str(row["table"]), row["method"])
                     break
-    return families
+    places = {row: place for place, row in enumerate(order)}
+    first = {
+        family: min(places.get(row, len(order)) for row in rows.values()) for family, rows in families.items()
+    }
+    return {
+        family: {variant: families[family][variant] for variant in VARIANTS if variant in families[family]}
+        for family in sorted(families, key=first.get)
+    }
 
 
 def _read_failures(runs_dir: Path, finished: set) -> list:

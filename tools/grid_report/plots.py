@@ -44,7 +44,15 @@ class Picture:
         self.axis.set_xlabel(x_label, color=self.ink)
         self.axis.set_ylabel(y_label, color=self.ink)
         if legend:
-            self.axis.legend(facecolor="none", edgecolor="none", labelcolor=self.ink)
+            # Below the axis, where it hides no point.
+            self.axis.legend(
+                loc="upper center",
+                bbox_to_anchor=(0.5, -0.14),
+                ncol=3,
+                facecolor="none",
+                edgecolor="none",
+                labelcolor=self.ink,
+            )
         file = io.BytesIO()
         self._figure.savefig(file, dpi=_DPI, format="png", metadata={"Software": None})
         return file.getvalue()
@@ -107,15 +115,15 @@ def differences(data: ReportData, label: str, theme: str):
 def curves_along(data: ReportData, axis: str, label: str, theme: str):
     """Returns Recall@1 of each loss along an axis of settings, on a data set; or None.
 
-    M has a logarithmic axis with a mark at the M of the rule; the values of lambda, among them 0, are evenly
-    spaced.
+    M has a logarithmic axis with a mark at the M of the rule, and "never" well to the right of the others;
+    the values of lambda, among them 0, are evenly spaced.
     """
     curves = [item for item in curve_rows(data, axis) if item[2] == label]
     if not curves:
         return None
     picture = Picture(theme, f"Recall@1 against {axis}, {label} ({AXES[axis][1]} of the paper)")
     texts = {value: text for *_, points in curves for value, text, _, _ in points}
-    places = {value: value if axis == "M" else place for place, value in enumerate(sorted(texts))}
+    places = _log_places(texts) if axis == "M" else {value: i for i, value in enumerate(sorted(texts))}
     for number, (family, _, _, points) in enumerate(curves):
         picture.axis.errorbar(
             [places[value] for value, *_ in points],
@@ -139,6 +147,12 @@ def curves_along(data: ReportData, axis: str, label: str, theme: str):
     if math.isclose(min(means), max(means)):
         picture.axis.margins(y=0.5)
     return picture.png(axis, "Recall@1, %")
+
+
+def _log_places(texts: dict) -> dict:
+    """Returns where each M is drawn."""
+    largest = max((value for value, text in texts.items() if text != "never"), default=1.0)
+    return {value: 3 * largest if text == "never" else value for value, text in texts.items()}
 
 
 def cost(data: ReportData, label: str, theme: str):

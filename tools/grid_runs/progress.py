@@ -25,6 +25,7 @@ class Progress:
         """
         self._total, self._before, self._done = total_epochs, done_epochs, done_epochs
         self._num_runs, self._ended, self._failed = num_runs, finished_runs, 0
+        self._running = []
         self._began = time.monotonic()
         self._bar = tqdm(
             total=total_epochs,
@@ -39,14 +40,19 @@ class Progress:
         """Shows the epochs done so far, of all runs, and the names of those at work."""
         # Epochs of a run that begins anew are taken back.
         self._done = done_epochs
-        self._bar.n = done_epochs
+        self._running = running
+        self._refresh()
+
+    def _refresh(self) -> None:
+        self._bar.n = self._done
         failed = f", {self._failed} failed" if self._failed else ""
-        self._bar.set_postfix_str(f"{self._ended}/{self._num_runs} runs{failed}: {', '.join(running)}")
+        self._bar.set_postfix_str(f"{self._ended}/{self._num_runs} runs{failed}: {', '.join(self._running)}")
 
     def run_ended(self, name: str, text: str, failed: bool = False) -> None:
         """Tells in a line how a run ended."""
         self._ended += 1
         self._failed += failed
+        self._refresh()
         self.line(f"[{self._ended}/{self._num_runs}] {name}: {text}; {self.time_left()}")
 
     def time_left(self) -> str:

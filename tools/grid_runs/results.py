@@ -67,7 +67,7 @@ def rows_of(files: RunFiles) -> list:
         "epochs": config.epochs,
         "steps": metrics["steps"],
         "best_epoch": metrics["best"]["epoch"],
-        "step_milliseconds": _step_milliseconds(files, config.batch_size),
+        "step_milliseconds": _step_milliseconds(files, metrics["batch_size"]),
         "seconds": _sum(attempts, "seconds"),
         "cpu_seconds": _sum(attempts, "cpu_seconds"),
         "commit": _texts(attempts, "commit"),
