@@ -1,6 +1,10 @@
 """One image on its way into the embedder: decode, resize, crop, mirror.
 
 Shapes: images are uint8 [H, W, 3], RGB, values 0 to 255, before and after; the embedder scales the values.
+
+Crops and mirrors are `tf.image`'s stateless operations and not KerasCV's layers, which take eight times the
+processor time for the same crop and mirror of a batch (``tools/benchmark_input.py``, last line), and whose
+random numbers come from a running generator: a resumed run would not get the pictures that it would have had.
 """
 
 from dataclasses import asdict, dataclass
