@@ -311,6 +311,14 @@ def test_axes_are_combined_and_what_they_leave_alone_is_not_named(tmp_path):
     assert (config.steps_per_projection, config.proximal_weight, config.seed) == (1, 0.0, 5)
 
 
+def test_held_out_classes_are_named_in_the_results(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    place = Place(tmp_path, {**GRID, "seeds": [0], "flags": ["--validation_classes=0.4"]})
+    monkeypatch.setenv("FAKE_CONTROL", str(place.control))
+    assert place.run() == 0
+    assert {row["split"] for row in place.rows()} == {"validation 0.4"}
+
+
 def test_results_of_another_form_are_not_overwritten(tmp_path):
     path = tmp_path / "results.csv"
     path.write_text("a,b\n1,2\n")
@@ -394,18 +402,19 @@ def test_a_real_training_gives_its_figures(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_real_training_is_interrupted_and_goes_on(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("number", "left"), [(signal.SIGINT, 130), (signal.SIGKILL, None)])
+def test_a_real_training_goes_on_after_its_grid_was_stopped(tmp_path, monkeypatch, number, left):
     monkeypatch.chdir(ROOT)
     place, folder = real_place(tmp_path, epochs=40)
     process = place.start(run_grid.TRAIN)
     wait_for((folder / "checkpoints" / "checkpoint").exists, process)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     output, _ = process.communicate(timeout=120)
-    assert process.returncode == 130, output
+    assert process.returncode == (130 if left else -signal.SIGKILL), output
     assert not (folder / "metrics.json").exists()
     assert run_grid.main(place.arguments) == 0
     attempts = place.record(folder.name)["attempts"]
-    assert [attempt["exit_code"] for attempt in attempts] == [130, 0]
+    assert [attempt["exit_code"] for attempt in attempts] == [left, 0]
     steps = re.findall(r"beginning at step (\d+)", (place.runs / f"{folder.name}.log").read_text())
     assert steps[0] == "0"
     assert int(steps[1]) > 0

@@ -8,6 +8,8 @@ from grid_report.data import VARIANTS, ReportData
 from grid_report.statistics import estimate, paired_difference
 
 NOT_RUN = "not run"
+# Where there is nothing to say: the paper has no such figure, or a time was not kept.
+UNKNOWN = "-"
 # The axis of a grid, the column of its values, and what its figure in the paper is called.
 AXES = {"M": ("steps_per_projection", "figure 2"), "lambda": ("proximal_weight", "figure 3")}
 _DIFFERENCES = (("PROFS - baseline", "profs", "baseline"), ("HNCM - PROFS", "profs_hncm", "profs"))
@@ -47,12 +49,18 @@ def main_table(data: ReportData, label: str) -> Table:
             counts += [ours.count] if ours else []
             if has_paper:
                 paper = data.paper.get((*row, label, metric))
-                cells.append("" if paper is None else f"{paper:.1f}")
-                cells.append(f"{ours.mean - paper:+.2f}" if ours and paper is not None else "")
+                cells.append(UNKNOWN if paper is None else f"{paper:.1f}")
+                cells.append(_difference_from(ours, paper))
         rows.append([f"{row[1]} (table {row[0]})", str(max(counts, default=0)), *cells])
     note = "Percent, best epoch, mean over seeds ± half of the 95 % interval (Student's t)."
     title = f"{label}: ours" + (" and the paper's" if has_paper else "")
     return Table(title, note, header, rows, is_run=label in data.labels)
+
+
+def _difference_from(ours, paper) -> str:
+    if ours is None:
+        return NOT_RUN
+    return UNKNOWN if paper is None else f"{ours.mean - paper:+.2f}"
 
 
 def difference_table(data: ReportData, label: str) -> Table:
@@ -89,7 +97,7 @@ def difference(data: ReportData, variants: dict, label: str, metric: str, one: s
 
 def _paper_difference(data: ReportData, one: tuple, other: tuple, name: str) -> str:
     values = [data.paper.get((*row, name, "R@1")) for row in (one, other)]
-    return "" if None in values else f"{values[0] - values[1]:+.1f}"
+    return UNKNOWN if None in values else f"{values[0] - values[1]:+.1f}"
 
 
 def curve(data: ReportData, row: tuple, label: str, axis: str) -> list:
@@ -158,12 +166,13 @@ def cost_table(data: ReportData, label: str) -> Table:
                 continue
             step = _mean_of(data, variants[variant], label, "step_milliseconds")
             processor = _mean_of(data, variants[variant], label, "cpu_seconds")
+            absent = UNKNOWN if data.matching(variants[variant], label) else NOT_RUN
             rows.append(
                 [
                     variants[variant][1],
-                    NOT_RUN if step is None else f"{step:.0f}",
-                    "" if step is None or baseline is None else f"{step / baseline:.2f}",
-                    NOT_RUN if processor is None else f"{processor:.0f}",
+                    absent if step is None else f"{step:.0f}",
+                    absent if step is None or baseline is None else f"{step / baseline:.2f}",
+                    absent if processor is None else f"{processor:.0f}",
                 ]
             )
     note = (
