@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
+# Its assertions then tell what differs.
+pytest.register_assert_rewrite("run_state")
+
 STEPS_PER_EPOCH = 40
 TRAIN = (
     "--backbone=conv4",

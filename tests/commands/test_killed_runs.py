@@ -1,0 +1,99 @@
+"""Runs killed by SIGKILL at any step and resumed equal, bit for bit, runs that nothing interrupted."""
+
+import time
+
+import numpy as np
+import pytest
+from conftest import STEPS_PER_EPOCH, run_command
+from run_state import assert_same_run, final_state, log_rows, start, wait_for_checkpoint
+
+from profs_tf import losses
+
+EPOCHS = 3
+NO_CLUSTERING = "--clustering=never"
+# Four of the six classes are in a batch, so mining has a choice.
+MINED = ("--method=profs_hncm", "--hard_classes_per_seed=1", "--batch_size=8")
+# Name -> its flags, the loss's variable, its value before training.
+RUNS = {
+    "mined": (("--loss=margin", *MINED), "boundary", lambda: losses.MarginLoss().boundary),
+    "mined_proxies": (
+        ("--loss=proxy_nca", *MINED),
+        "proxies",
+        lambda: losses.ProxyNCALoss(6, 16, seed=0).proxies,
+    ),
+    "soft_triple": (
+        ("--loss=soft_triple",),
+        "centers",
+        lambda: losses.SoftTripleLoss(6, 16, seed=0).centers,
+    ),
+    "proxy_nca": (("--loss=proxy_nca",), "proxies", lambda: losses.ProxyNCALoss(6, 16, seed=0).proxies),
+    "margin": (("--loss=margin",), "boundary", lambda: losses.MarginLoss().boundary),
+}
+
+
+@pytest.fixture(scope="session")
+def never_killed(train_arguments, tmp_path_factory):
+    """Returns the folder of the run of a name, made when it is first asked for."""
+    folders = {}
+
+    def run(name):
+        if name not in folders:
+            folders[name] = tmp_path_factory.mktemp("never_killed") / name
+            run_command(
+                "train", *train_arguments, *RUNS[name][0], NO_CLUSTERING, f"--output_dir={folders[name]}"
+            )
+        return folders[name]
+
+    return run
+
+
+def kill_and_resume(name, seed, train_arguments, folder):
+    """Kills a run after a step drawn by the seed, a little later than a checkpoint, and goes on with it."""
+    random = np.random.default_rng(seed)
+    step = int(random.integers(1, EPOCHS * STEPS_PER_EPOCH - 30))
+    arguments = (*train_arguments, *RUNS[name][0], NO_CLUSTERING, "--checkpoint_every_steps=5")
+    process = start(arguments, folder)
+    try:
+        wait_for_checkpoint(folder, process, step)
+        time.sleep(random.uniform(0.0, 0.05))
+    finally:
+        process.kill()
+        process.communicate()
+    assert len(log_rows(folder)) <= EPOCHS, "it was over before it was killed"
+    run_command("train", f"--output_dir={folder}", "--resume", "--progress=none")
+
+
+def assert_equal_to_never_killed(name, seed, never_killed, train_arguments, tmp_path):
+    folder = tmp_path / "killed"
+    kill_and_resume(name, seed, train_arguments, folder)
+    assert_same_run(never_killed(name), folder)
+    # What the loss owns is part of the comparison, and training changed it.
+    _, variable, initial = RUNS[name]
+    (trained,) = (
+        value
+        for key, value in final_state(folder).items()
+        if key.endswith(f"loss/{variable}/.ATTRIBUTES/VARIABLE_VALUE")
+    )
+    assert trained.shape == initial().shape
+    assert np.max(np.abs(trained - initial().numpy())) > 1e-4
+
+
+@pytest.mark.parametrize(("name", "seed"), [("mined", 0), ("soft_triple", 0)])
+def test_killed_and_resumed_equals_never_killed(name, seed, never_killed, train_arguments, tmp_path):
+    assert_equal_to_never_killed(name, seed, never_killed, train_arguments, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [
+        *(("mined", seed) for seed in range(1, 5)),
+        ("mined_proxies", 0),
+        ("mined_proxies", 1),
+        ("soft_triple", 1),
+        ("proxy_nca", 0),
+        ("margin", 0),
+    ],
+)
+def test_killed_anywhere_and_resumed_equals_never_killed(name, seed, never_killed, train_arguments, tmp_path):
+    assert_equal_to_never_killed(name, seed, never_killed, train_arguments, tmp_path)
