@@ -78,6 +78,7 @@ def write_preset(folder: str) -> str:
         stackwise_filters=[64, 128, 256, 512],
         stackwise_blocks=[2, 2, 2, 2],
         stackwise_strides=[1, 2, 2, 2],
+        block_type="basic_block",
         include_rescaling=True,
     )
     save_to_preset(network, folder, save_weights=False)

@@ -31,6 +31,13 @@ def test_the_table_has_every_backbone():
     assert tool.parse_arguments([]).backbones.split(",") == [*backbones.names(), tool.KERAS_CV]
 
 
+def test_the_preset_is_keras_cvs_resnet_18(tmp_path):
+    network = backbones.get(tool.write_preset(str(tmp_path / "preset")))((64, 64, 3))
+    weights = sum(np.prod(variable.shape) for variable in network.trainable_variables)
+    assert weights == WEIGHTS[tool.KERAS_CV]
+    assert network.count_params() == 11_186_112
+
+
 def test_flops_of_conv4():
     sides, channels = [224, 112, 56, 28], [3, 64, 64, 64]
     convolutions = sum(2 * 9 * inputs * 64 * side**2 for side, inputs in zip(sides, channels))
