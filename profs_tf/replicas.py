@@ -96,18 +96,18 @@ def whole_batch(
     own = [embeddings, labels] if query_mask is None else [embeddings, labels, query_mask]
     with tape.stop_recording():
         # What comes from the input has no device yet, which gathering asks for.
-        gathered = context.all_gather([tf.identity(values) for values in own], axis=0)
+        every = context.all_gather([tf.identity(values) for values in own], axis=0)
     size = tf.shape(embeddings)[0]
     begin = tf.cast(context.replica_id_in_sync_group, tf.int32) * size
     same_size = tf.debugging.assert_equal(
-        tf.shape(gathered[0])[0],
+        tf.shape(every[0])[0],
         size * count(),
         "Replicas must have parts of one size. Use a batch size that their number divides.",
     )
     with tf.control_dependencies([] if same_size is None else [same_size]):
-        parts = [gathered[0][:begin], embeddings, gathered[0][begin + size :]]
-    whole = tf.ensure_shape(tf.concat(parts, axis=0), gathered[0].shape)
-    return whole, gathered[1], None if query_mask is None else gathered[2]
+        parts = [every[0][:begin], embeddings, every[0][begin + size :]]
+    whole = tf.ensure_shape(tf.concat(parts, axis=0), every[0].shape)
+    return whole, every[1], None if query_mask is None else every[2]
 
 
 def summed(gradients: list, shared_gradients: list) -> list:

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 import profs_tf as profs
+from profs_tf.building import in_precision
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.evaluation import embed
 from profs_tf.losses import get as get_loss
@@ -34,6 +35,8 @@ OWN_OPTIONS = {
 
 
 def make_embedder(batch_norm, dtype, normalize):
+    output_dtype = "float32" if dtype.startswith("mixed") else dtype
+
     def dense(size, seed, name, **options):
         kernel = tf.keras.initializers.HeNormal(seed=seed)
         return tf.keras.layers.Dense(size, kernel_initializer=kernel, dtype=dtype, name=name, **options)
@@ -44,7 +47,9 @@ def make_embedder(batch_norm, dtype, normalize):
     x = dense(16, 1, "hidden", use_bias=False, kernel_regularizer=regularizer)(tf.keras.layers.Flatten()(x))
     norm = tf.keras.layers.BatchNormalization(synchronized=batch_norm == "sync", momentum=0.75, dtype=dtype)
     x = norm(x, training=False) if batch_norm == "frozen" else norm(x)
-    x = dense(DIM, 2, "head")(tf.keras.layers.ReLU(dtype=dtype)(x))
+    x = tf.keras.layers.ReLU(dtype=output_dtype)(x)
+    dtype = output_dtype
+    x = dense(DIM, 2, "head")(x)
     x = tf.keras.layers.UnitNormalization(dtype=dtype)(x) if normalize else x
     return tf.keras.Model(images, x)
 
@@ -62,9 +67,32 @@ class Recorder(tf.keras.callbacks.Callback):
             self.mined.append(self.model.representative_tap.classes.numpy())
 
 
+def refusals(strategy):
+    """Returns the errors of what cannot be right with several replicas."""
+    sampler = profs.BatchSampler(DATA.labels, 9, 3)
+    plain = profs.train_pipeline(DATA, sampler, PREPROCESSING)
+    with strategy.scope():
+        embedder = make_embedder("frozen", "float32", True)
+        model = profs.ProfsModel(embedder, 0.0)
+        model.compile(profs.head_adam(embedder), profs.losses.ContrastiveLoss())
+    outside = profs.losses.MarginLoss()
+    messages = []
+    for call in (
+        lambda: profs.train_pipeline(DATA, sampler, PREPROCESSING, strategy=strategy),
+        lambda: model.fit(plain, steps_per_epoch=1, verbose=0),
+        lambda: model.compile("sgd", outside),
+    ):
+        try:
+            call()
+            messages.append("")
+        except ValueError as error:
+            messages.append(str(error))
+    return messages
+
+
 def run_case(case, strategy):
     loss_name, method, batch_norm, dtype = case.split("-")
-    with strategy.scope():
+    with strategy.scope(), in_precision(dtype if dtype.startswith("mixed") else "float32"):
         loss = get_loss(loss_name, **OWN_OPTIONS.get(loss_name, {}))
         embedder = make_embedder(batch_norm, dtype, loss.normalized_embeddings)
         model = profs.ProfsModel(embedder, WEIGHT)
@@ -88,6 +116,7 @@ def run_case(case, strategy):
         "statistic": embedder.non_trainable_variables,
         "anchor": model.proximal.anchor_weights,
         "own": loss.trainable_variables,
+        "scale": [getattr(model.optimizer, "loss_scale", tf.zeros([]))],
         "moment": [v for v in model.optimizer.variables if v.dtype.is_floating and "/" in v.name],
     }
     for kind, group in variables.items():
@@ -99,7 +128,7 @@ def main(distribute, output, *cases):
     strategy = make_strategy(distribute, 2 if distribute == "mirrored" else None)
     tf.config.experimental.enable_op_determinism()
     tf.keras.utils.set_random_seed(0)
-    results = {}
+    results = {"refusals": np.array(refusals(strategy) if strategy.num_replicas_in_sync > 1 else [])}
     for case in cases:
         results.update(run_case(case, strategy))
     if not is_chief(strategy):

@@ -1,8 +1,6 @@
 """Several replicas compute what one device computes; each case runs in processes of its own."""
 
-import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from worker_processes import tf_configs
 
 from profs_tf import replicas
 from profs_tf.strategies import make_strategy
@@ -26,21 +25,8 @@ ALL = tuple(
     for method in ("profs", "hncm")
     for batch_norm, dtype in (("sync", "float64"), ("frozen", "float32"))
 )
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("localhost", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
-def tf_config(ports, index):
-    workers = [f"localhost:{port}" for port in ports]
-    return json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}})
+EACH_ITS_OWN = "contrastive-profs-own-float64"
+HALF = "margin-profs-frozen-mixed_float16"
 
 
 def start(distribute, output, cases, **environment):
@@ -65,9 +51,11 @@ def run_all_ways(cases, folder):
         start("none", folder / "none.npz", cases),
         start("mirrored", folder / "mirrored.npz", cases),
     )
-    ports = free_ports(2)
     finish(
-        *(start("multi_worker", folder / "workers.npz", cases, TF_CONFIG=tf_config(ports, i)) for i in (0, 1))
+        *(
+            start("multi_worker", folder / "workers.npz", cases, TF_CONFIG=tf_config)
+            for tf_config in tf_configs(2)
+        )
     )
     return {
         name: dict(np.load(folder / f"{name}.npz"))
@@ -82,7 +70,7 @@ def few(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def every(tmp_path_factory):
-    return run_all_ways(ALL, tmp_path_factory.mktemp("every"))
+    return run_all_ways((*ALL, EACH_ITS_OWN, HALF), tmp_path_factory.mktemp("every"))
 
 
 def assert_same(results, case):
@@ -111,6 +99,44 @@ def test_replicas_compute_what_one_device_does(case, few):
 @pytest.mark.parametrize("case", ALL)
 def test_every_loss_on_replicas_is_that_of_one_device(case, every):
     assert_same(every, case)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_batch_normalisation_of_each_replica_is_the_same_in_one_process_and_two(every):
+    differs = False
+    for name, expected in every["none"].items():
+        if name.startswith(EACH_ITS_OWN):
+            one, other = every["mirrored"][name], every["workers"][name]
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-9, err_msg=name)
+            np.testing.assert_array_equal(other, every["workers_other"][name], err_msg=name)
+            differs |= "losses" in name and np.abs(one - expected).max() > 1e-3
+    assert differs
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_replicas_scale_the_loss_as_one_device_does(every):
+    one = every["none"]
+    assert one[f"{HALF}/scale_0"] > 1000
+    for way in ("mirrored", "workers"):
+        assert every[way][f"{HALF}/scale_0"] == one[f"{HALF}/scale_0"]
+        for name in ("losses", "embeddings", "weight_0"):
+            expected = one[f"{HALF}/{name}"]
+            # Half precision has 11 bits.
+            atol = 0.01 * np.abs(expected).max()
+            np.testing.assert_allclose(every[way][f"{HALF}/{name}"], expected, rtol=0, atol=atol, err_msg=way)
+
+
+def test_what_replicas_would_get_wrong_is_refused(few):
+    for way, number in (("mirrored", 2), ("workers", 2), ("workers_other", 2)):
+        pipeline, plain, scope = few[way]["refusals"]
+        assert f"`batch_size` must be a multiple of the {number} replicas, got batches of 9" in pipeline
+        if way == "mirrored":
+            assert f"`batch_size` must be a multiple of the {number} replicas, got batches of 9" in plain
+        else:
+            assert "`x` must be made for the workers, got a plain data set" in plain
+        assert "`loss` must be made in the scope of the model's strategy" in scope
 
 
 def test_cases_train_mine_and_move(few):
