@@ -152,4 +152,4 @@ def _closest_outside(remoteness, batch: _Batch, wanted: int) -> list:
     limit = np.partition(outside, wanted - 1)[wanted - 1]
     candidates = np.flatnonzero(outside <= limit)
     nearest = candidates[np.argsort(outside[candidates], kind="stable")][:wanted]
-    return [int(class_index) for class_index in nearest if np.isfinite(outside[class_index])]
+    return nearest[np.isfinite(outside[nearest])].tolist()
