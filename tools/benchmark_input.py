@@ -2,12 +2,19 @@
 
     python tools/benchmark_input.py
     python tools/benchmark_input.py --images=256 --repeats=9
+    python tools/benchmark_input.py --repeats=0 --steps=100
 
-Everything is measured in processor time, in turns, so that what else the machine does falls on all alike:
+The first part is measured in processor time, in turns, so that what else the machine does falls on all alike:
 bare `tf.io.decode_jpeg` of 500 x 375 pictures; the same with the exact transform, and with scaling to
 256 x 256 besides; the training pipeline (decode, scale, crop, mirror, batch) from files and from the cache of
 decoded pictures, in memory and on disk. Then our crop and mirror of a batch, every image by itself, beside
-the layers of KerasCV that do the same.
+the layers of KerasCV that do the same. --repeats=0 leaves this part out.
+
+The second part trains Inception V1 on batches of these pipelines and measures by the clock how long the
+training thread waits for a batch: the time in `next` by that of the whole loop, its result read back each
+step, after some steps that are not counted. "One decoder" has one thread for all the pipeline's work. The
+threads of the pipeline and of the step share the cores, as they do in training on a CPU: what decoding takes
+from the step shows as a longer step, not as waiting. --steps=0 leaves this part out.
 """
 
 import argparse
@@ -19,6 +26,7 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
+from benchmark_step import compiled_step, profs_model
 from PIL import Image
 
 import profs_tf as profs
@@ -37,6 +45,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--batch_size", type=int, default=32, help="B (default: 32)")
     parser.add_argument("--batches", type=int, default=4, help="batches a measurement (default: 4)")
     parser.add_argument("--repeats", type=int, default=7, help="measurements of each (default: 7)")
+    parser.add_argument("--steps", type=int, default=30, help="training steps measured (default: 30)")
     return parser.parse_args()
 
 
@@ -148,17 +157,32 @@ def drawing(dataset: tf.data.Dataset, count: int):
     return draw
 
 
-def main() -> None:
-    """Measures and prints."""
-    arguments = parse_arguments()
+def waiting(dataset: tf.data.Dataset, step, count: int, warm_up: int = 6) -> tuple:
+    """Returns the seconds that training steps waited for batches, and those of the whole loop."""
+    batches = iter(dataset)
+    waited = begin = 0.0
+    for number in range(warm_up + count):
+        if number == warm_up:
+            waited, begin = 0.0, time.perf_counter()
+        before = time.perf_counter()
+        batch = next(batches)
+        waited += time.perf_counter() - before
+        step(*batch).numpy()
+    return waited, time.perf_counter() - begin
+
+
+def with_one_thread(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Returns the data set with one thread for all its work."""
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 1
+    return dataset.with_options(options)
+
+
+def print_throughput(datasets: dict, arguments: argparse.Namespace) -> None:
+    """Measures and prints pictures a second and core, by bare decoding; and KerasCV's layers by ours."""
+    calls = {key: drawing(dataset, arguments.batches) for key, dataset in datasets.items()}
+    seconds = measure(calls, arguments.repeats)
     count = arguments.batch_size * arguments.batches
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        paths = write_pictures(folder, arguments.images)
-        datasets = sources(paths, arguments.batch_size, folder)
-        calls = {key: drawing(dataset, arguments.batches) for key, dataset in datasets.items()}
-        seconds = measure(calls, arguments.repeats)
-        del calls, datasets
     bare = seconds["bare decode_jpeg"]
     for key, value in seconds.items():
         print(f"{key:<38}{count / value:9,.0f} images/s a core   {bare / value:7.2f} x bare decode_jpeg")
@@ -167,6 +191,37 @@ def main() -> None:
         f"crop and mirror of {arguments.batch_size} images: ours {1e3 * seconds['ours']:.1f} ms, KerasCV "
         f"{1e3 * seconds['KerasCV']:.1f} ms, KerasCV / ours {seconds['KerasCV'] / seconds['ours']:.1f}"
     )
+
+
+def print_waiting(datasets: dict, arguments: argparse.Namespace) -> None:
+    """Measures and prints how long training waits for batches."""
+    model = argparse.Namespace(backbone="inception_v1", embedding_dim=512)
+    step = compiled_step(profs_model(model))
+    print(f"waiting in {arguments.steps} steps of Inception V1 on batches of {arguments.batch_size}:")
+    for name, (key, change, bound) in {
+        "cached in memory": ("training pipeline, cached in memory", None, 0.5),
+        "cached on disk": ("training pipeline, cached on disk", None, 0.5),
+        "files, one decoder": ("training pipeline, files", with_one_thread, 2.0),
+    }.items():
+        dataset = change(datasets[key]) if change else datasets[key]
+        waited, total = waiting(dataset, step, arguments.steps)
+        print(
+            f"{name:<22}{100 * waited / total:8.3f} % ({1e3 * waited / arguments.steps:.2f} of "
+            f"{1e3 * total / arguments.steps:.0f} ms a step)  (bound: {bound} %)",
+            flush=True,
+        )
+
+
+def main() -> None:
+    """Measures and prints."""
+    arguments = parse_arguments()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        datasets = sources(write_pictures(folder, arguments.images), arguments.batch_size, folder)
+        if arguments.repeats:
+            print_throughput(datasets, arguments)
+        if arguments.steps:
+            print_waiting(datasets, arguments)
 
 
 if __name__ == "__main__":
