@@ -81,7 +81,7 @@ class ClassMemory:
             classes not seen.
         """
         self._read()
-        at_once = _ONE_THREAD // self._embeddings.size or len(classes)
+        at_once = _ONE_THREAD // self._embeddings.size or max(len(classes), 1)
         remoteness = np.empty([len(classes), len(self.seen)], np.float32)
         for first in range(0, len(classes), at_once):
             part = slice(first, first + at_once)

@@ -128,6 +128,18 @@ def test_replaced_memory_equals_one_that_was_updated():
     assert replaced.seen.all()
 
 
+@pytest.mark.parametrize(("num_classes", "dim"), [(100, 512), (600, 512)])
+@pytest.mark.parametrize("count", [0, 1, 13])
+def test_scans_in_parts_and_at_once_are_the_same_distances(num_classes, dim, count):
+    embeddings = np.random.default_rng(0).normal(size=(num_classes, dim)).astype(np.float32)
+    seeds = np.random.default_rng(1).permutation(num_classes)[:count]
+    found = filled_memory(embeddings).remoteness(seeds)
+    wide = embeddings.astype(np.float64)
+    expected = 0.5 * np.sum(wide**2, axis=1) - wide[seeds] @ wide.T
+    assert found.shape == (count, num_classes)
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
 def test_updating_leaves_the_array_of_replace_alone():
     handed_over = np.ones([3, 2], np.float32)
     handed_over.flags.writeable = False
