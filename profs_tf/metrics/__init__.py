@@ -6,16 +6,21 @@ TensorFlow and scikit-learn are imported when they are needed, not with this pac
 from profs_tf.metrics.clustering import ClusterScores, cluster_scores
 from profs_tf.metrics.confidence import Interval, class_bootstrap
 from profs_tf.metrics.lloyd import KMeansResult, kmeans
+from profs_tf.metrics.nearest_faiss import FaissSearch
+from profs_tf.metrics.nearest_images import NearestSearch, nearest
 from profs_tf.metrics.retrieval import RetrievalResult, evaluate_retrieval, recall_at_k
 
 __all__ = [
     "ClusterScores",
+    "FaissSearch",
     "Interval",
     "KMeansResult",
+    "NearestSearch",
     "RetrievalResult",
     "class_bootstrap",
     "cluster_scores",
     "evaluate_retrieval",
     "kmeans",
+    "nearest",
     "recall_at_k",
 ]
