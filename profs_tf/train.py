@@ -156,7 +156,7 @@ def train_with(strategy, config: Config, shared: RunFolder, folder: RunFolder, r
         config.checkpoint_every_steps,
         restore_from=shared.checkpoints,
     )
-    if resume and not checkpoint.restore():
+    if resume and not checkpoint.restore() and chief:
         print(f"{shared.path} has no checkpoint yet: beginning at step 0.")
     agree(strategy, "step", model.steps_taken)
     log.keep_epochs(model.steps_taken // steps_per_epoch)
