@@ -3,21 +3,15 @@
 import contextlib
 import os
 import pickle
-import re
 
 import numpy as np
 import pytest
 import torch_files
 from hypothesis import given
 from hypothesis import strategies as st
-from torch_files import NOT_A_VIEW, number, text
+from torch_files import NOT_A_VIEW, Calls, draw, number, refused, text
 
 from profs_tf.backbones.tensor_file import read_tensors
-
-
-def draw(*shape, dtype=np.float32):
-    return (np.random.default_rng(0).normal(size=shape) * 100).astype(dtype)
-
 
 VALUES = {
     "conv.weight": draw(4, 3, 5, 5),
@@ -94,21 +88,6 @@ def test_a_tensor_of_pytorch_before_0_4(tmp_path):
     old = old.replace(b"\x89" + torch_files.ORDERED_DICT, b"")
     got = read_tensors(write(tmp_path, [("w", old)], {"5": STORAGE}))
     np.testing.assert_array_equal(got["w"], STORAGE.reshape(3, 4))
-
-
-def refused(path, message):
-    with pytest.raises(ValueError, match=message) as caught:
-        read_tensors(path)
-    assert re.match("`pretrained` must ", str(caught.value))
-    assert str(path) in str(caught.value)
-
-
-class Calls:
-    def __init__(self, function, *arguments):
-        self.call = (function, arguments)
-
-    def __reduce__(self):
-        return self.call
 
 
 @pytest.mark.parametrize("place", ["protocol", "system", "state dict", "keys"])

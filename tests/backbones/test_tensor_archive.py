@@ -11,13 +11,9 @@ import pytest
 import torch_files
 from hypothesis import given
 from hypothesis import strategies as st
+from torch_files import Calls, draw, refused
 
 from profs_tf.backbones.tensor_file import read_tensors
-
-
-def draw(*shape, dtype=np.float32):
-    return (np.random.default_rng(0).normal(size=shape) * 100).astype(dtype)
-
 
 VALUES = {
     "conv.weight": draw(4, 3, 5, 5),
@@ -65,21 +61,6 @@ def test_a_parameter(tmp_path):
     items = [("w", opcodes + b"\x88" + torch_files.ORDERED_DICT + b"tR")]
     path = torch_files.write(tmp_path / "net.pth", torch_files.state_dict(items), [value])
     np.testing.assert_array_equal(read_tensors(path)["w"], value)
-
-
-def refused(path, message):
-    with pytest.raises(ValueError, match=message) as caught:
-        read_tensors(path)
-    assert re.match("`pretrained` must ", str(caught.value))
-    assert str(path) in str(caught.value)
-
-
-class Calls:
-    def __init__(self, function, *arguments):
-        self.call = (function, arguments)
-
-    def __reduce__(self):
-        return self.call
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 4])

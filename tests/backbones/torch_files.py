@@ -1,10 +1,17 @@
-"""Writes PyTorch's two formats opcode by opcode, as ``torch.save`` lays them out, without PyTorch."""
+"""Writes PyTorch's two formats opcode by opcode, as ``torch.save`` lays them out, without PyTorch.
 
+With what the tests of both need besides.
+"""
+
+import re
 import struct
 import zipfile
 from pathlib import Path
 
 import numpy as np
+import pytest
+
+from profs_tf.backbones.tensor_file import read_tensors
 
 STORAGES = {"float64": "DoubleStorage", "float32": "FloatStorage", "int64": "LongStorage"}
 ORDERED_DICT = b"ccollections\nOrderedDict\n)R"
@@ -94,3 +101,25 @@ def save_legacy(path, values):
     content = legacy(state_dict(items), {key: arrays[key] for key in sorted(arrays)})
     Path(path).write_bytes(content)
     return str(path)
+
+
+def draw(*shape, dtype=np.float32):
+    return (np.random.default_rng(0).normal(size=shape) * 100).astype(dtype)
+
+
+def refused(path, message):
+    """Reading the file fails with ``message``, and says which file it is."""
+    with pytest.raises(ValueError, match=message) as caught:
+        read_tensors(path)
+    assert re.match("`pretrained` must ", str(caught.value))
+    assert str(path) in str(caught.value)
+
+
+class Calls:
+    """Pickles as a call of a function."""
+
+    def __init__(self, function, *arguments):
+        self.call = (function, arguments)
+
+    def __reduce__(self):
+        return self.call
