@@ -49,7 +49,8 @@ def make_embedder(batch_norm, dtype, normalize):
     x = norm(x, training=False) if batch_norm == "frozen" else norm(x)
     x = tf.keras.layers.ReLU(dtype=output_dtype)(x)
     dtype = output_dtype
-    x = dense(DIM, 2, "head")(x)
+    # A bias moves no distance between embeddings as they are: its gradient would be nothing but rounding.
+    x = dense(DIM, 2, "head", use_bias=normalize)(x)
     x = tf.keras.layers.UnitNormalization(dtype=dtype)(x) if normalize else x
     return tf.keras.Model(images, x)
 
