@@ -13,9 +13,9 @@ from profs_tf.checkpoints import RunCheckpoint, TrainingInterruptedError
 from profs_tf.command_line import FailedRunError, InterruptedRunError, run
 from profs_tf.config import Config
 from profs_tf.evaluation import embed, evaluate, format_report
-from profs_tf.gallery import draw_learning_curves
 from profs_tf.image_cache import cached
 from profs_tf.image_files import unreadable_files_named
+from profs_tf.learning_curves import draw_learning_curves
 from profs_tf.pipeline import train_pipeline
 from profs_tf.replicas import part_size
 from profs_tf.run_folder import RunFolder
