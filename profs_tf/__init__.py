@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from profs_tf.model import ProfsModel
     from profs_tf.optimizer import head_adam
     from profs_tf.pipeline import train_pipeline
+    from profs_tf.retrieval_index import ImageIndex
     from profs_tf.sampling.batch_sampler import BatchSampler
     from profs_tf.sampling.mined_sampler import MinedBatchSampler
     from profs_tf.serving import save_embedder
@@ -30,6 +31,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Public name -> the module that defines it; None: the name is itself a module of the package.
 _HOMES = {
     "BatchSampler": "profs_tf.sampling.batch_sampler",
+    "ImageIndex": "profs_tf.retrieval_index",
     "MinedBatchSampler": "profs_tf.sampling.mined_sampler",
     "Preprocessing": "profs_tf.images",
     "ProfsCallback": "profs_tf.callbacks",
@@ -47,6 +49,7 @@ _HOMES = {
 
 __all__ = [
     "BatchSampler",
+    "ImageIndex",
     "MinedBatchSampler",
     "Preprocessing",
     "ProfsCallback",

@@ -1,14 +1,10 @@
 """A contact sheet: random classes of a data set, a row of thumbnails each."""
 
-from pathlib import Path
-
-import matplotlib
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.image_files import UnreadableImageError, read_image
-from profs_tf.images import crop_to_box
+from profs_tf.thumbnails import label_font, square_thumbnail
 
 _SIDE = 96
 _GAP = 6
@@ -36,8 +32,7 @@ def draw_contact_sheet(
         "RGB", (_GAP + images_per_class * (_SIDE + _GAP), _GAP + len(rows) * row_height), "white"
     )
     draw = ImageDraw.Draw(sheet)
-    # Pillow's own font lacks most letters.
-    font = ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf"), 13)
+    font = label_font(13)
     random = np.random.default_rng(seed)
     for row, (image_list, label) in enumerate(rows):
         top = _GAP + row * row_height
@@ -62,21 +57,5 @@ def _draw_classes(image_lists: list, num_classes: int, seed: int) -> list:
 
 
 def _thumbnail(image_list: ImageList, index: int) -> Image.Image:
-    """Returns an image scaled to fit into a square, on light grey."""
-    square = Image.new("RGB", (_SIDE, _SIDE), "#eeeeee")
-    try:
-        picture = (
-            image_list.images[index] if image_list.is_in_memory else read_image(image_list.images[index])
-        )
-    except UnreadableImageError:
-        draw = ImageDraw.Draw(square)
-        for line in ([0, 0, _SIDE, _SIDE], [0, _SIDE, _SIDE, 0]):
-            draw.line(line, fill="red", width=3)
-        return square
-    if image_list.boxes is not None:
-        picture = crop_to_box(picture, image_list.boxes[index])
-    image = Image.fromarray(np.asarray(picture))
-    scale = _SIDE / max(image.size)
-    size = tuple(max(1, round(scale * side)) for side in image.size)
-    square.paste(image.resize(size, Image.LANCZOS), tuple((_SIDE - side) // 2 for side in size))
-    return square
+    box = None if image_list.boxes is None else image_list.boxes[index]
+    return square_thumbnail(image_list.images[index], _SIDE, box)

@@ -143,6 +143,25 @@ def read_encoded(path) -> bytes:
     return encode_anew(path)
 
 
+def read_all_encoded(paths) -> list:
+    """Returns what `read_encoded` gives for each file; many small ones take a tenth of the time together.
+
+    Raises:
+        UnreadableImageError: as `read_encoded`, for the first file that it is raised for.
+    """
+    encoded = [_read_bytes(path) for path in paths]
+    try:
+        faithful = _decode_faithfully(tf.constant(encoded, tf.string)).numpy()
+    except tf.errors.InvalidArgumentError:
+        return [read_encoded(path) for path in paths]
+    return [data if right else encode_anew(path) for path, data, right in zip(paths, encoded, faithful)]
+
+
+@tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+def _decode_faithfully(encoded: tf.Tensor) -> tf.Tensor:
+    return tf.map_fn(decodes_faithfully, encoded, fn_output_signature=tf.bool)
+
+
 def encode_anew(path) -> bytes:
     """Returns the file's picture, read by Pillow, as a PNG file's bytes.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from profs_tf.image_files import encode_anew, read_encoded
+from profs_tf.image_files import encode_anew, read_all_encoded
 from profs_tf.images import Preprocessing, decode, prepare_for_evaluation
 
 FLOAT_SIGNATURE = "serving_default"
@@ -86,26 +86,37 @@ def embed_with_saved(path, image_list, batch_size: int = 128, progress: bool = F
             f"`image_list` must have no bounding boxes for a SavedModel, got {image_list!r}. "
             "Cut the boxes out of the files first."
         )
-    embed = _signature(path, UINT8_SIGNATURE if image_list.is_in_memory else ENCODED_SIGNATURE)
+    embed = load_signature(path, UINT8_SIGNATURE if image_list.is_in_memory else ENCODED_SIGNATURE)
     bar = tf.keras.utils.Progbar(len(image_list), verbose=1 if progress else 0, unit_name="image")
     embeddings = []
     for start in range(0, len(image_list), batch_size):
         chunk = image_list.images[start : start + batch_size]
-        embedded = embed(images=tf.constant(chunk)) if image_list.is_in_memory else _embed_files(embed, chunk)
+        embedded = embed(images=tf.constant(chunk)) if image_list.is_in_memory else embed_files(embed, chunk)
         embeddings.append(embedded["embeddings"].numpy())
         bar.add(len(chunk))
     return np.concatenate(embeddings)
 
 
-def _embed_files(embed, paths) -> dict:
+def embed_files(embed, paths) -> dict:
+    """Embeds picture files by the signature `encoded_images`; returns what it gives.
+
+    Raises:
+        UnreadableImageError: if a file cannot be read; the message names it.
+    """
     try:
-        return embed(images=tf.constant([read_encoded(path) for path in paths]))
+        return embed(images=tf.constant(read_all_encoded(paths)))
     except tf.errors.InvalidArgumentError:
         # A file has a sound header but not what should follow: Pillow can read it, or names it.
         return embed(images=tf.constant([encode_anew(path) for path in paths]))
 
 
-def _signature(path, name: str):
+def load_signature(path, name: str):
+    """Loads one signature of an exported embedder.
+
+    Raises:
+        FileNotFoundError: if there is no SavedModel.
+        ValueError: if it lacks the signature.
+    """
     if not (Path(path) / "saved_model.pb").exists():
         raise FileNotFoundError(
             f"`embedder` must be the folder of a SavedModel, but {path}/saved_model.pb is missing."

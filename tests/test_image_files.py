@@ -13,6 +13,7 @@ from profs_tf.image_files import (
     decodes_faithfully,
     encode_anew,
     image_dataset,
+    read_all_encoded,
     read_by_pillow,
     read_encoded,
     read_image,
@@ -288,6 +289,20 @@ def test_encoded_pictures_are_right_for_tensorflow(tmp_path):
     assert read_encoded(plain) == plain.read_bytes()
     np.testing.assert_array_equal(decode(read_encoded(turned)), read(turned))
     assert np.abs(decode(encode_anew(plain)).numpy() - read(plain)).max() <= 1
+    assert read_all_encoded([plain, turned]) == [read_encoded(plain), read_encoded(turned)]
+
+
+def test_files_read_together_are_those_read_one_by_one(tmp_path):
+    cut = tmp_path / "cut.jpg"
+    Image.fromarray(COLOURS).save(tmp_path / "plain.png")
+    Image.fromarray(COLOURS).save(tmp_path / "animated.gif")
+    Image.fromarray(COLOURS).save(cut)
+    # A header that TensorFlow cannot parse, of a file that is a picture by its first bytes.
+    cut.write_bytes(cut.read_bytes()[:20])
+    sound = [tmp_path / "plain.png", tmp_path / "animated.gif"]
+    assert read_all_encoded(sound) == [read_encoded(path) for path in sound]
+    with pytest.raises(UnreadableImageError, match=r"cut\.jpg"):
+        read_all_encoded([*sound, cut])
 
 
 def test_files_are_decoded_in_order(tmp_path):

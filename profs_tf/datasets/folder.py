@@ -61,6 +61,28 @@ def list_folder(path: Union[str, os.PathLike]) -> ImageList:
     return ImageList.from_labels(files, labels, root.resolve().name or str(root))
 
 
+def list_pictures(path: Union[str, os.PathLike]) -> tuple:
+    """Returns the paths of all pictures in a folder at any depth, sorted; classes do not matter.
+
+    Left out: hidden files and folders, and files that are not pictures by their suffix.
+
+    Raises:
+        NotADirectoryError: if ``path`` is not a folder.
+        ValueError: if there is no picture in it.
+    """
+    root = Path(path).expanduser()
+    if not root.is_dir():
+        raise NotADirectoryError(f"`path` must be a folder with pictures, got {root}.")
+    ignored = collections.Counter()
+    found = _pictures(root, ignored)
+    if not found:
+        raise ValueError(
+            f"`path` must have pictures ({', '.join(IMAGE_SUFFIXES)}) in it, got none in {root}"
+            f"{_counts(ignored)}."
+        )
+    return tuple(found)
+
+
 def _pictures(folder: Path, ignored: collections.Counter) -> list:
     """Returns the pictures in a folder at any depth, sorted; follows linked folders, but not in circles."""
     found, seen = [], set()

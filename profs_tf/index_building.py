@@ -1,0 +1,159 @@
+"""Embeds pictures into an index: in parallel, in bounded memory, and so that a kill costs a chunk at most.
+
+Shapes: N images, D embedding dimension.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+
+import numpy as np
+from tqdm import tqdm
+
+from profs_tf.image_files import UnreadableImageError
+from profs_tf.index_files import Chunk, IndexFolder
+from profs_tf.index_source import IndexSource, source_of
+from profs_tf.metrics.threads import in_threads
+from profs_tf.saved_embedder import SavedEmbedder
+
+
+def build_index(
+    images,
+    embedder,
+    path,
+    *,
+    batch_size: int = 128,
+    skip_unreadable: bool = False,
+    overwrite: bool = False,
+    progress: bool = False,
+) -> None:
+    """Writes the index of a folder's pictures, or of an `ImageList`; see `ImageIndex.build`.
+
+    Files are read, decoded and embedded in as many threads as there are cores, a few batches each. Batches
+    are cut alike whatever is done already, so an index that was killed and built on is that of one run, to
+    the bit.
+    """
+    if batch_size < 1:
+        raise ValueError(f"`batch_size` must be >= 1, got {batch_size}.")
+    source, model, folder = source_of(images), SavedEmbedder(embedder), IndexFolder(path)
+    identity = {"embedder": model.path, "embedder_sha256": model.sha256, "root": source.root}
+    folder.begin(identity, overwrite)
+    parts = source.chunks()
+    stamps = [source.stamps(part) for part in parts]
+    keys = [_key(model, batch_size, chunk_stamps) for chunk_stamps in stamps]
+    finished = _Finished(folder)
+    missing = [
+        (key, part) for key, part in zip(keys, parts) if not (finished.has(key) or folder.has_chunk(key))
+    ]
+    done = len(source.names) - sum(part.stop - part.start for _, part in missing)
+    with tqdm(
+        total=len(source.names), initial=done, desc="index", unit=" images", disable=not progress
+    ) as bar:
+        for key, chunk in _embedded(source, model, missing, batch_size, skip_unreadable, bar):
+            folder.write_chunk(key, chunk)
+
+    def read(key: str) -> Chunk:
+        return finished.read(key) if finished.has(key) else folder.read_chunk(key)
+
+    unreadable = {key: read(key).unreadable for key in keys}
+    if not skip_unreadable:
+        _refuse_unreadable(unreadable)
+    table = _table(source, keys, parts, stamps, unreadable)
+    if not table["names"]:
+        raise ValueError(f"`images` must hold a picture that can be read, got none of {len(source.names)}.")
+    pictures = source.images if source.is_in_memory else None
+    folder.publish(identity, keys, (read(key) for key in keys), table, pictures)
+
+
+def _key(model: SavedEmbedder, batch_size: int, stamps: list) -> str:
+    """Returns the hash of what a chunk's embeddings depend on."""
+    return hashlib.sha256(json.dumps([model.sha256, batch_size, stamps]).encode()).hexdigest()
+
+
+def _embedded(
+    source: IndexSource, model: SavedEmbedder, missing: list, batch_size: int, skip: bool, bar: tqdm
+) -> Iterator[tuple]:
+    """Yields key and `Chunk` of each chunk that is missing, in order."""
+    batches = [
+        (key, slice(start, min(start + batch_size, part.stop)), part)
+        for key, part in missing
+        for start in range(part.start, part.stop, batch_size)
+    ]
+
+    def embed(item: tuple) -> tuple:
+        key, batch, part = item
+        return key, batch, part, *_embed_batch(source, model, batch, skip)
+
+    embeddings, unreadable = [], []
+    for key, batch, part, embedded, errors in in_threads(embed, batches):
+        embeddings.append(embedded)
+        unreadable += [[batch.start - part.start + position, reason] for position, reason in errors.items()]
+        bar.update(batch.stop - batch.start)
+        if batch.stop == part.stop:
+            yield key, Chunk(np.concatenate(embeddings), unreadable)
+            embeddings, unreadable = [], []
+
+
+def _embed_batch(source: IndexSource, model: SavedEmbedder, batch: slice, skip: bool) -> tuple:
+    """Returns embeddings and {position in the batch: reason} of the pictures that cannot be read."""
+    images = source.images[batch]
+    if source.is_in_memory:
+        return model.embed_pictures(images), {}
+    try:
+        return model.embed_files(images), {}
+    except UnreadableImageError:
+        if not skip:
+            raise
+    embeddings, errors = model.embed_readable_files(images)
+    return embeddings, {position: error.summary for position, error in errors.items()}
+
+
+def _refuse_unreadable(unreadable: dict) -> None:
+    """Raises the error of a picture that an earlier run skipped, where this one is not to."""
+    for errors in unreadable.values():
+        for _, reason in errors:
+            raise UnreadableImageError(reason)
+
+
+def _table(source: IndexSource, keys: list, parts: list, stamps: list, unreadable: dict) -> dict:
+    """Returns the columns of the images that are in the index, and the chunks' places."""
+    table = {"names": [], "sizes": [], "mtimes_ns": [], "chunks": [], "unreadable": []}
+    classes = None if source.classes is None else []
+    for key, part, chunk_stamps in zip(keys, parts, stamps):
+        skipped = dict(map(tuple, unreadable[key]))
+        start = len(table["names"])
+        for position, (name, size, mtime, _) in enumerate(chunk_stamps):
+            if position in skipped:
+                table["unreadable"].append([name, skipped[position]])
+                continue
+            table["names"].append(name)
+            table["sizes"].append(size)
+            table["mtimes_ns"].append(mtime)
+            if classes is not None:
+                classes.append(source.classes[part.start + position])
+        table["chunks"].append([key, start, len(table["names"]), unreadable[key]])
+    return {**table, "classes": classes}
+
+
+class _Finished:
+    """The chunks of a finished index that is built anew."""
+
+    def __init__(self, folder: IndexFolder) -> None:
+        self._places = {}
+        try:
+            manifest = folder.read_manifest()
+        except (FileNotFoundError, ValueError):
+            # None yet, or one whose chunks cannot be used.
+            return
+        self._embeddings = folder.open_array(manifest, "embeddings")
+        chunks = folder.read_images(manifest)["chunks"]
+        self._places = {key: (slice(start, stop), unreadable) for key, start, stop, unreadable in chunks}
+
+    def has(self, key: str) -> bool:
+        return key in self._places
+
+    def read(self, key: str) -> Chunk:
+        place, unreadable = self._places[key]
+        return Chunk(np.array(self._embeddings[place]), unreadable)

@@ -1,0 +1,107 @@
+"""What an index is made of: pictures by name, each with a stamp that tells whether it has changed.
+
+N images.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import zlib
+from pathlib import Path
+from typing import Optional, Union
+
+import numpy as np
+
+from profs_tf.datasets.folder import list_pictures
+from profs_tf.datasets.image_list import ImageList
+
+# A chunk ends at a name whose checksum this divides, or where it is full. Cut by names, chunks stay the same
+# where pictures come or go in others.
+_MEAN_CHUNK = 1024
+_LARGEST_CHUNK = 2048
+
+
+@dataclasses.dataclass(frozen=True)
+class IndexSource:
+    """Pictures to be indexed.
+
+    Attributes:
+        root: folder that the names are relative to; "" where the pictures are in memory.
+        names: N paths relative to `root`, with "/", or for pictures in memory "CLASS/NUMBER".
+        images: N absolute paths, or uint8 `[N, H, W, 3]`.
+        classes: N names of classes, or None where pictures have none.
+    """
+
+    root: str
+    names: tuple
+    images: Union[tuple, np.ndarray]
+    classes: Optional[tuple] = None
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether `images` holds pictures and not paths."""
+        return isinstance(self.images, np.ndarray)
+
+    def stamps(self, part: slice) -> list:
+        """Name, bytes, time of change in ns and SHA-256 of each picture; the hash only of those in memory.
+
+        Raises:
+            FileNotFoundError: a file has gone since it was listed.
+        """
+        if self.is_in_memory:
+            return [
+                [name, picture.nbytes, 0, hashlib.sha256(np.ascontiguousarray(picture)).hexdigest()]
+                for name, picture in zip(self.names[part], self.images[part])
+            ]
+        found = [os.stat(path) for path in self.images[part]]
+        return [[name, stat.st_size, stat.st_mtime_ns, ""] for name, stat in zip(self.names[part], found)]
+
+    def chunks(self) -> list:
+        """Slices that cover the pictures, of about a thousand each, cut where names say so."""
+        cuts, start = [], 0
+        for position, name in enumerate(self.names, start=1):
+            full = position - start == _LARGEST_CHUNK
+            if full or position == len(self.names) or zlib.crc32(name.encode()) % _MEAN_CHUNK == 0:
+                cuts.append(slice(start, position))
+                start = position
+        return cuts
+
+
+def source_of(images) -> IndexSource:
+    """Makes a source of a folder (all pictures at any depth in it) or of an `ImageList`.
+
+    Raises:
+        NotADirectoryError: the path is no folder.
+        ValueError: there is no picture in it, or images have bounding boxes, which no saved embedder takes.
+    """
+    if not isinstance(images, ImageList):
+        paths = list_pictures(images)
+        root = os.path.abspath(os.path.expanduser(images))
+        _check_names(paths)
+        return IndexSource(root, _relative(paths, root), tuple(os.path.abspath(path) for path in paths))
+    if images.boxes is not None:
+        raise ValueError(
+            f"`images` must have no bounding boxes for a SavedModel, got {images!r}. "
+            "Cut the boxes out of the files first."
+        )
+    classes = tuple(images.class_names[label] for label in images.labels)
+    if images.is_in_memory:
+        names = tuple(f"{name}/{number}" for number, name in enumerate(classes))
+        return IndexSource("", names, images.images, classes)
+    paths = tuple(os.path.abspath(path) for path in images.images)
+    root = os.path.commonpath([os.path.dirname(path) for path in paths])
+    return IndexSource(root, _relative(paths, root), paths, classes)
+
+
+def _relative(paths, root: str) -> tuple:
+    return tuple(Path(os.path.relpath(path, root)).as_posix() for path in paths)
+
+
+def _check_names(paths) -> None:
+    for path in paths:
+        try:
+            path.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise ValueError(f"`images` must have paths in UTF-8, got {path!r}. Rename the file.") from error

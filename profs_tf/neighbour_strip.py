@@ -1,0 +1,42 @@
+"""A picture strip: a query, then the images nearest to it with their distances; a row for each query."""
+
+from __future__ import annotations
+
+from PIL import Image, ImageDraw
+
+from profs_tf.thumbnails import label_font, square_thumbnail
+
+_SIDE = 112
+_GAP = 6
+_TEXT = 18
+_LETTERS = 16
+
+
+def draw_strip(rows: list, path) -> None:
+    """Draws rows of pictures into a PNG; a file that cannot be read shows as a crossed box.
+
+    Args:
+        rows: a list for each query of (picture, label), the query first; a picture is the path of a file or
+            uint8 `[H, W, 3]`. Labels that are too long lose their beginning.
+        path: the PNG file.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    columns, row_height = max(len(row) for row in rows), _SIDE + _TEXT + _GAP
+    # The query stands apart.
+    width = _GAP + columns * (_SIDE + _GAP) + 2 * _GAP
+    sheet = Image.new("RGB", (width, _GAP + len(rows) * row_height), "white")
+    draw, font = ImageDraw.Draw(sheet), label_font(11)
+    for number, row in enumerate(rows):
+        top = _GAP + number * row_height
+        for column, (picture, label) in enumerate(row):
+            left = _GAP + column * (_SIDE + _GAP) + (2 * _GAP if column else 0)
+            sheet.paste(square_thumbnail(picture, _SIDE), (left, top))
+            draw.text((left, top + _SIDE + 1), _shortened(label), fill="black", font=font)
+        draw.line([_SIDE + 3 * _GAP, top, _SIDE + 3 * _GAP, top + _SIDE], fill="#888888", width=2)
+    sheet.save(path, "PNG")
+
+
+def _shortened(label: str) -> str:
+    return label if len(label) <= _LETTERS else "\N{HORIZONTAL ELLIPSIS}" + label[1 - _LETTERS :]

@@ -1,0 +1,55 @@
+"""Small pictures for sheets, strips and pages, and the letters beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional
+
+import matplotlib
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from profs_tf.image_files import UnreadableImageError, read_image
+from profs_tf.images import crop_to_box
+
+
+def thumbnail(
+    picture, side: int, box: Optional[np.ndarray] = None, *, enlarge: bool = True
+) -> Optional[Image.Image]:
+    """Returns a picture scaled so that its longer side has `side` pixels, or None if it cannot be read.
+
+    Args:
+        picture: path of a file, or uint8 `[H, W, 3]`.
+        side: in pixels.
+        box: None, or the part of the picture that is shown, as `ImageList.boxes` has it.
+        enlarge: whether smaller pictures are scaled, too.
+    """
+    try:
+        pixels = picture if isinstance(picture, np.ndarray) else read_image(picture)
+    except UnreadableImageError:
+        return None
+    if box is not None:
+        pixels = crop_to_box(pixels, box)
+    image = Image.fromarray(np.asarray(pixels))
+    scale = side / max(image.size)
+    if scale > 1 and not enlarge:
+        return image
+    return image.resize(tuple(max(1, round(scale * length)) for length in image.size), Image.LANCZOS)
+
+
+def square_thumbnail(picture, side: int, box: Optional[np.ndarray] = None) -> Image.Image:
+    """Returns a thumbnail in the middle of a light grey square; a crossed one if it cannot be read."""
+    square = Image.new("RGB", (side, side), "#eeeeee")
+    image = thumbnail(picture, side, box)
+    if image is None:
+        draw = ImageDraw.Draw(square)
+        for line in ([0, 0, side, side], [0, side, side, 0]):
+            draw.line(line, fill="red", width=3)
+        return square
+    square.paste(image, tuple((side - length) // 2 for length in image.size))
+    return square
+
+
+def label_font(size: int) -> ImageFont.FreeTypeFont:
+    """Returns a font for labels; Pillow's own lacks most letters."""
+    return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf"), size)

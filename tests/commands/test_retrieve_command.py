@@ -1,0 +1,146 @@
+import json
+import os
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from conftest import command_line as words_of
+from conftest import environment, run_command
+from PIL import Image
+
+import profs_tf as profs
+from profs_tf import command_line, retrieve
+
+
+def run_here(monkeypatch, capsys, *words, expected=0):
+    """Runs the command in this process; returns what it printed."""
+    monkeypatch.setattr("sys.argv", ["retrieve", *words])
+    monkeypatch.setattr(command_line, "_start_logging", lambda: None)
+    code = 0
+    try:
+        command_line.run(retrieve.main, retrieve.define_flags, retrieve.USAGE)
+    except SystemExit as stopped:
+        code = stopped.code
+    printed = capsys.readouterr()
+    assert code == expected, printed
+    return printed
+
+
+@pytest.fixture(scope="module")
+def indexed(whole_run, pictures, tmp_path_factory):
+    """An index of the folder of drawings by the trained embedder, and what the command printed."""
+    path = tmp_path_factory.mktemp("index") / "index"
+    done = run_command(
+        "retrieve", f"--index={path}", f"--embedder={whole_run[0] / 'embedder'}", f"--folder={pictures}"
+    )
+    return path, done
+
+
+def test_indexes_and_answers_in_a_table_json_and_a_strip(indexed, pictures, tmp_path):
+    path, done = indexed
+    assert f"{path}: 60 images of 16 dimensions" in done.stdout
+    queries = [str(pictures / "class 07/2.png"), str(pictures / "class 08/0.png")]
+    ask = ["retrieve", f"--index={path}", f"--query={queries[0]}", "--k=3"]
+    (tmp_path / "list.txt").write_text(f"{queries[1]}\n", "utf-8")
+    done = run_command(
+        *ask, f"--query_list={tmp_path / 'list.txt'}", "--json", f"--strip={tmp_path / 'strip.png'}"
+    )
+    answer = json.loads(done.stdout)
+    assert [row["query"] for row in answer["queries"]] == queries
+    for row in answer["queries"]:
+        distances = [item["distance"] for item in row["neighbours"]]
+        assert distances == sorted(distances)
+        assert [item["rank"] for item in row["neighbours"]] == [1, 2, 3]
+        assert not any(row["query"].endswith(item["name"]) for item in row["neighbours"])
+    lines = run_command(*ask).stdout.splitlines()
+    assert lines[0] == queries[0]
+    assert [line.split(maxsplit=2)[2] for line in lines[1:]] == [
+        item["name"] for item in answer["queries"][0]["neighbours"]
+    ]
+    strip = Image.open(tmp_path / "strip.png")
+    query, nearest = (
+        np.asarray(strip.crop((left, 6, left + 112, 118)), int) for left in (6, 6 + 112 + 6 + 12)
+    )
+    shown = Image.open(pictures / answer["queries"][0]["neighbours"][0]["name"]).resize((112, 112))
+    assert np.abs(nearest - np.asarray(shown, int)).mean() < 10
+    original = Image.open(queries[0]).resize((112, 112))
+    assert np.abs(query - np.asarray(original, int)).mean() < 10
+
+
+def test_killed_and_run_again_gives_the_same_index(whole_run, tmp_path):
+    folder = tmp_path / "many"
+    folder.mkdir()
+    random = np.random.default_rng(0)
+    for number in range(3500):
+        Image.fromarray(random.integers(0, 256, (8, 8, 3), np.uint8)).save(folder / f"{number:04}.png")
+    flags = [f"--embedder={whole_run[0] / 'embedder'}", f"--folder={folder}", "--batch_size=16"]
+    process = subprocess.Popen(
+        words_of("retrieve", f"--index={tmp_path / 'killed'}", *flags),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment(),
+    )
+    while not list((tmp_path / "killed").glob("chunks/*.npz")) and process.poll() is None:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not (tmp_path / "killed/index.json").exists()
+    run_command("retrieve", f"--index={tmp_path / 'killed'}", *flags)
+    profs.ImageIndex.build(folder, whole_run[0] / "embedder", tmp_path / "whole", batch_size=16)
+    assert sorted(os.listdir(tmp_path / "killed")) == sorted(os.listdir(tmp_path / "whole"))
+    for name in os.listdir(tmp_path / "whole"):
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+
+
+def test_a_data_set_is_indexed_and_asked_by_name(whole_run, pictures, tmp_path, monkeypatch, capsys):
+    done = run_here(
+        monkeypatch,
+        capsys,
+        f"--index={tmp_path / 'index'}",
+        f"--embedder={whole_run[0] / 'embedder'}",
+        f"--dataset=folder:{pictures}",
+        "--indexed=class 06/0.png,7",
+        "--k=4",
+        "--json",
+    )
+    rows = json.loads(done.out)["queries"]
+    assert [row["query"] for row in rows] == ["class 06/0.png", "class 07/2.png"]
+    assert {item["class"] for row in rows for item in row["neighbours"]} <= {
+        f"class {number:02}" for number in range(6, 12)
+    }
+
+
+def test_unreadable_pictures_are_named(whole_run, pictures, tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "some"
+    folder.mkdir()
+    (folder / "good.png").write_bytes((pictures / "class 00/0.png").read_bytes())
+    (folder / "bad.png").write_bytes(b"no picture")
+    flags = [
+        f"--index={tmp_path / 'index'}",
+        f"--embedder={whole_run[0] / 'embedder'}",
+        f"--folder={folder}",
+    ]
+    assert "bad.png" in run_here(monkeypatch, capsys, *flags, expected=2).err
+    done = run_here(monkeypatch, capsys, *flags, "--skip_unreadable")
+    assert "bad.png" in done.out
+    assert "1 image of 16 dimensions, 1 left out" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "`index` must name the folder of the index"),
+        (["--index={0}"], "`query` must name a picture where nothing is indexed"),
+        (["--index={0}", "--query=a.png"], "`index` must be the folder of an index"),
+        (["--index={0}", "--folder={0}"], "`embedder` must name the folder of a SavedModel"),
+        (["--index={0}", "--folder={0}", "--dataset=emoji"], "`folder` must be left out with `dataset`"),
+        (["--index={1}", "--indexed=nobody"], "`indexed` must be names of the index or places in 0..59"),
+        (["--index={1}", "--indexed=0", "--k=60"], "`k` must be <= 59"),
+        (["--index={1}", "--query={0}/no.png"], "no.png: No such file"),
+    ],
+)
+def test_bad_use_is_refused(arguments, message, indexed, tmp_path, monkeypatch, capsys):
+    words = [argument.format(tmp_path, indexed[0]) for argument in arguments]
+    assert message in run_here(monkeypatch, capsys, *words, expected=2).err

@@ -1,0 +1,29 @@
+import numpy as np
+from PIL import Image
+
+from profs_tf.neighbour_strip import draw_strip
+
+
+def plain(colour):
+    return np.full([30, 30, 3], colour, np.uint8)
+
+
+def test_draws_a_row_a_query_with_labels(tmp_path):
+    rows = [
+        [(plain([255, 0, 0]), "query"), (plain([0, 255, 0]), "0.1"), (plain([0, 0, 255]), "0.2")],
+        [(plain([9, 9, 9]), "a/very/long/path/to/a/query.png"), (str(tmp_path / "missing.png"), "0.3")],
+    ]
+    draw_strip(rows, tmp_path / "strip.png")
+    strip = np.asarray(Image.open(tmp_path / "strip.png"))
+    assert strip.shape[:2] == (6 + 2 * 136, 6 + 3 * 118 + 12)
+    for top, left, colour in (
+        (60, 60, [255, 0, 0]),
+        (60, 200, [0, 255, 0]),
+        (60, 310, [0, 0, 255]),
+        (200, 60, [9, 9, 9]),
+        (198, 192, [255, 0, 0]),  # the cross of what cannot be read
+    ):
+        assert strip[top, left].tolist() == colour, (top, left)
+    labels = strip[120:134, 6:118]
+    assert (labels < 100).any()
+    assert (strip[120:134, 124:130] == 255).all()

@@ -1,0 +1,35 @@
+import numpy as np
+from PIL import Image
+
+from profs_tf.thumbnails import label_font, square_thumbnail, thumbnail
+
+PICTURE = np.zeros([20, 40, 3], np.uint8)
+
+
+def test_keeps_the_proportions_and_enlarges_only_when_asked(tmp_path):
+    Image.fromarray(PICTURE).save(tmp_path / "a.png")
+    for picture in (PICTURE, str(tmp_path / "a.png")):
+        assert thumbnail(picture, 10).size == (10, 5)
+        assert thumbnail(picture, 80).size == (80, 40)
+        assert thumbnail(picture, 80, enlarge=False).size == (40, 20)
+    assert thumbnail(np.zeros([1, 500, 3], np.uint8), 10).size == (10, 1)
+    assert thumbnail(PICTURE, 10, np.array([0, 0, 20, 20], np.float32)).size == (10, 10)
+
+
+def test_lies_in_the_middle_of_a_square():
+    square = np.asarray(square_thumbnail(PICTURE, 40))
+    assert (square[10:30] == 0).all()
+    assert (square[:10] == 0xEE).all()
+    assert (square[30:] == 0xEE).all()
+
+
+def test_what_cannot_be_read_shows_as_a_crossed_square(tmp_path):
+    (tmp_path / "broken.png").write_bytes(b"x")
+    assert thumbnail(tmp_path / "broken.png", 20) is None
+    square = np.asarray(square_thumbnail(tmp_path / "broken.png", 20))
+    assert square[10, 10].tolist() == [255, 0, 0]
+
+
+def test_the_font_has_letters_beyond_ascii():
+    font = label_font(12)
+    assert bytes(font.getmask("ж")) != bytes(font.getmask("ы"))
