@@ -11,7 +11,7 @@ import tensorflow as tf
 from absl import flags
 
 import profs_tf as profs
-from profs_tf import check_data, export, train
+from profs_tf import check_data, export, gallery, retrieve, train
 
 # Importing the command would put it in the place of the function of the same name.
 evaluate_function = profs.evaluate
@@ -26,6 +26,8 @@ COMMANDS = {
     "profs_tf.check_data": check_data,
     "profs_tf.evaluate": evaluate,
     "profs_tf.export": export,
+    "profs_tf.gallery": gallery,
+    "profs_tf.retrieve": retrieve,
     "profs_tf.train": train,
 }
 # The code as it stands, but for how long it trains and how large its pictures' lists are.

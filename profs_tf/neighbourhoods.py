@@ -1,0 +1,136 @@
+"""What a split's nearest images say: which classes are retrieved worst, and which are mixed with which.
+
+Shapes: N images, D embedding dimension, K nearest images of each, P pairs of classes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+
+from profs_tf.metrics.nearest_images import nearest
+from profs_tf.metrics.retrieval import RetrievalResult, evaluate_retrieval
+
+MAPS = ("pca", "tsne")
+
+
+class Confusion(NamedTuple):
+    """Two classes that are mixed.
+
+    Attributes:
+        classes: their labels, the lower first.
+        images: the two nearest images of different classes of them, of the query's first.
+        count: how often an image of one is among the nearest of an image of the other.
+    """
+
+    classes: tuple
+    images: tuple
+    count: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Neighbourhoods:
+    """The nearest images of all images of a split.
+
+    Attributes:
+        labels: int64 `[N]`.
+        indices: int64 `[N, K]`, the nearest first; the image itself is left out.
+        distances: float64 `[N, K]`.
+        retrieval: ranks of the right images, as the evaluation has them.
+    """
+
+    labels: np.ndarray
+    indices: np.ndarray
+    distances: np.ndarray
+    retrieval: RetrievalResult
+
+    @property
+    def nearest_right(self) -> np.ndarray:
+        """Bool `[N]`: the nearest image is of the same class."""
+        return self.labels[self.indices[:, 0]] == self.labels
+
+    def class_recall(self) -> dict:
+        """Recall@1 of each class by label; classes with one image are not in it."""
+        return self.retrieval.class_recall_at(1)
+
+    def worst_first(self, images: np.ndarray) -> np.ndarray:
+        """Orders images: by Recall@1 of their class, then class, the wrong ones first; int64 as `images`."""
+        recall, right = self.class_recall(), self.nearest_right
+        # Classes with one image cannot be right: they come last.
+        return np.array(
+            sorted(
+                np.asarray(images).tolist(),
+                key=lambda i: (recall.get(int(self.labels[i]), 2.0), self.labels[i], right[i], i),
+            ),
+            np.int64,
+        )
+
+    def confusions(self, most: int = 40) -> list:
+        """Returns the pairs of classes that are mixed most often, at most `most` `Confusion`. O(N K log)."""
+        query = np.repeat(np.arange(len(self.labels)), self.indices.shape[1])
+        image, distance = self.indices.ravel(), self.distances.ravel()
+        wrong = self.labels[query] != self.labels[image]
+        query, image, distance = query[wrong], image[wrong], distance[wrong]
+        classes = np.sort(np.stack([self.labels[query], self.labels[image]], axis=1), axis=1)
+        # The nearest pair of images of each pair of classes comes first.
+        order = np.lexsort((image, query, distance))
+        pairs, first, counts = np.unique(classes[order], axis=0, return_index=True, return_counts=True)
+        chosen = np.lexsort((pairs[:, 1], pairs[:, 0], -counts))[:most]
+        return [
+            Confusion(
+                tuple(pairs[i].tolist()),
+                (int(query[order[first[i]]]), int(image[order[first[i]]])),
+                int(counts[i]),
+            )
+            for i in chosen
+        ]
+
+
+def find_neighbourhoods(
+    embeddings: np.ndarray, labels: np.ndarray, k: int, *, distance: str = "euclidean", progress: bool = False
+) -> Neighbourhoods:
+    """Searches the nearest images of all images of a split; O(N^2 D) time, memory as the two searches.
+
+    Raises:
+        ValueError: as `metrics.nearest` and `metrics.evaluate_retrieval`.
+    """
+    own = np.arange(len(embeddings))
+    found = nearest(embeddings, embeddings, k, distance=distance, own=own, progress=progress)
+    retrieval = evaluate_retrieval(embeddings, labels, distance=distance, progress=progress)
+    return Neighbourhoods(np.asarray(labels), *found, retrieval)
+
+
+def map_to_plane(embeddings: np.ndarray, method: str, seed: int = 0) -> np.ndarray:
+    """Lays embeddings `[N, D]` out in the unit square, float64 `[N, 2]`.
+
+    Args:
+        embeddings: N of at least 3, finite.
+        method: "pca", or "tsne" (scikit-learn's, begun with PCA), which takes far longer.
+        seed: of t-SNE.
+
+    Raises:
+        ValueError: unknown `method`, or fewer than 3 embeddings.
+    """
+    if method not in MAPS:
+        raise ValueError(f"`method` must be one of {', '.join(MAPS)}, got {method!r}.")
+    if len(embeddings) < 3:
+        raise ValueError(f"`embeddings` must be at least 3, got {len(embeddings)}.")
+    embeddings = np.asarray(embeddings, np.float64)
+    if not np.ptp(embeddings, axis=0).any():
+        return np.zeros([len(embeddings), 2])
+    if embeddings.shape[1] < 2:
+        embeddings = np.concatenate([embeddings, np.zeros_like(embeddings)], axis=1)
+    if method == "pca":
+        from sklearn.decomposition import PCA
+
+        points = PCA(2, svd_solver="full").fit_transform(embeddings)
+    else:
+        from sklearn.manifold import TSNE
+
+        perplexity = min(30.0, (len(embeddings) - 1) / 3)
+        points = TSNE(2, perplexity=perplexity, init="pca", random_state=seed).fit_transform(embeddings)
+    points = points.astype(np.float64) - points.min(axis=0)
+    # One scale for both, so that distances keep their proportion.
+    return points / points.max()

@@ -1,0 +1,72 @@
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+from conftest import run_command
+
+from profs_tf import command_line, gallery
+from profs_tf.datasets.image_list import ImageList
+
+
+def data_of(path):
+    text = path.read_text("utf-8")
+    return json.loads(re.search(r'<script id="data" type="application/json">(.*?)</script>', text).group(1))
+
+
+def test_draws_random_queries_reproducibly(whole_run, pictures, tmp_path):
+    root = tmp_path / "pictures"
+    shutil.copytree(pictures, root)
+    # A name that an HTML parser would run, if it were let to.
+    (root / "class 11").rename(root / "zz<script>window.hacked=1<")
+    flags = [
+        f"--embedder={whole_run[0] / 'embedder'}",
+        f"--dataset=folder:{root}",
+        "--num_queries=10",
+        "--k=3",
+    ]
+    for name in ("a", "b"):
+        done = run_command("gallery", *flags, f"--output={tmp_path / name}")
+    assert "10 queries" in done.stdout
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    data = data_of(tmp_path / "a")
+    assert len(data["queries"]) == 10
+    assert {len(query["neighbours"]) for query in data["queries"]} == {3}
+    assert data["classes"][-1] == "zz<script>window.hacked=1<"
+    assert "<script>window" not in (tmp_path / "a").read_text("utf-8")
+    assert len(data["map"]) == 30
+
+
+def test_queries_are_named_by_number_or_path(tmp_path):
+    split = ImageList(["/data/a/1.png", "/data/b/1.png", "/data/b/11.png"], np.array([0, 1, 1]), ("a", "b"))
+    assert gallery.named_queries("2,0, 2", split).tolist() == [2, 0]
+    (tmp_path / "list.txt").write_text("b/1.png\n\n11.png\n0\n", "utf-8")
+    assert gallery.named_queries(str(tmp_path / "list.txt"), split).tolist() == [1, 2, 0]
+    for text, message in (
+        ("3", "got '3', which fits 0 images"),
+        ("1.png", "got '1.png', which fits 2 images"),
+        (",", "`queries` must name at least one image"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            gallery.named_queries(text, split)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "`embedder` must name the folder of a SavedModel"),
+        (["--embedder={0}", "--num_queries=0"], "`num_queries` must be >= 1, got 0"),
+        (["--embedder={0}", "--map_images=2"], "`map_images` must be >= 3, got 2"),
+        (["--embedder={0}", "--output={0}/no/g.html"], "`output` must be in a folder that exists"),
+        (["--embedder={0}", "--output={0}/g.html"], "`embedder` must be the folder of a SavedModel"),
+        (["--embedder={0}", "--map=umap"], "umap"),
+    ],
+)
+def test_bad_use_is_refused(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["gallery", *(argument.format(tmp_path) for argument in arguments)])
+    monkeypatch.setattr(command_line, "_start_logging", lambda: None)
+    with pytest.raises(SystemExit) as stopped:
+        command_line.run(gallery.main, gallery.define_flags, gallery.USAGE)
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
