@@ -53,6 +53,8 @@ setup(
         "gpu": ["tensorflow[and-cuda]>=2.15.0,<2.16"],
         "datasets": ["resvg-py>=0.3"],
         "faiss": ["faiss-cpu>=1.7.4"],
+        # Of the versions that go with the numpy and the protobuf of TensorFlow 2.15.
+        "onnx": ["tf2onnx>=1.16,<1.17", "onnx>=1.14,<1.17", "onnxruntime>=1.16,<1.20"],
     },
     classifiers=[
         "License :: OSI Approved :: Apache Software License",

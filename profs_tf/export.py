@@ -1,33 +1,44 @@
 """The export command: `python -m profs_tf.export --run_dir=runs/emoji --output=embedder`."""
 
+import dataclasses
+import functools
+import json
 from pathlib import Path
 
+import tensorflow as tf
 from absl import flags
 
-from profs_tf.building import build_model, build_preprocessing, load_data
+from profs_tf.building import build_model, build_preprocessing, build_sampler, load_data
 from profs_tf.command_line import run
-from profs_tf.config_flags import define_one
+from profs_tf.config import Config
+from profs_tf.config_flags import define_one, loss_options
+from profs_tf.export_formats import CARD, FORMATS, SAVED_MODEL, check_formats, export_embedder, sample_of
+from profs_tf.model_card import Trained, metrics_of_log, model_card
 from profs_tf.run_folder import RunFolder
-from profs_tf.serving import save_embedder
 
-USAGE = """export: write the embedder of a run's best epoch as a SavedModel.
+USAGE = """export: write the embedder of a run's best epoch for use elsewhere, with a model card.
 
   python -m profs_tf.export --run_dir=runs/emoji --output=emoji_embedder
+  python -m profs_tf.export --run_dir=runs/emoji --output=emoji_embedder --formats=saved_model,tflite,onnx
 
-The train command does this at its end; this one serves for runs that are still going on, or were stopped.
-The SavedModel needs nothing but TensorFlow and has three signatures:
+The train command writes a SavedModel at its end; this one serves for runs that are still going on, or were
+stopped, and for other formats. All hold the evaluation's scaling and cropping, and give embeddings, float32
+[N, D]. Each is compared with the Keras model on pictures of the test split; one that differs is not written.
 
-  serving_default   images, float32 [B, H, W, 3], RGB with values 0 to 255
-  uint8_images      images, the same as uint8
-  encoded_images    images, string [B]: the bytes of JPEG, PNG, GIF or BMP files
-
-each with the output embeddings, float32 [B, D], and the evaluation's scaling and cropping inside."""
+  saved_model      the folder itself; needs nothing but TensorFlow and has three signatures:
+                     serving_default   images, float32 [N, H, W, 3], RGB with values 0 to 255
+                     uint8_images      images, the same as uint8
+                     encoded_images    images, string [N]: the bytes of JPEG, PNG, GIF or BMP files
+  tflite           embedder.tflite: images, float32 [N, H, W, 3] as above
+  tflite_float16   embedder_float16.tflite: the same at half the size, its weights in half precision
+  onnx             embedder.onnx: the same for ONNX runtimes (pip install 'profs_tf[onnx]')"""
 
 
 def define_flags(values: flags.FlagValues) -> None:
     """Defines the flags of this command."""
     define_one(values, "run_dir", str, "", "Folder of the run: the --output_dir of train.")
     define_one(values, "output", str, "", "Folder to write; it must not exist.")
+    define_one(values, "formats", tuple, (SAVED_MODEL,), f"What to write: {', '.join(FORMATS)}.")
 
 
 def main(values: flags.FlagValues) -> None:
@@ -37,15 +48,59 @@ def main(values: flags.FlagValues) -> None:
             raise ValueError(f"`{name}` must name a folder. Pass --{name}=FOLDER.")
     if Path(values.output).exists():
         raise FileExistsError(f"`output` must not exist, got {values.output}. Choose another folder.")
+    formats = tuple(dict.fromkeys(values.formats))
+    check_formats(formats)
     folder = RunFolder(values.run_dir)
     config = folder.read_config()
     if not folder.best_weights.with_suffix(".index").exists():
         raise FileNotFoundError(f"`run_dir` must hold an evaluated epoch, {folder.path} has none yet.")
-    train_images, _ = load_data(config)
-    model = build_model(config, train_images.num_classes)
-    model.embedder.load_weights(str(folder.best_weights)).expect_partial()
-    save_embedder(model.embedder, build_preprocessing(config, train_images), values.output)
-    print(f"Embedder: {values.output}")
+    train_images, test_images = load_data(config)
+    preprocessing = build_preprocessing(config, train_images)
+    embedder = trained_embedder(config, train_images.num_classes, folder)
+    trained = Trained(
+        train_images,
+        test_images,
+        build_sampler(config, train_images).steps_per_projection,
+        loss_options=loss_options_of(config),
+        normalized="normalize" in (layer.name for layer in embedder.layers),
+        num_weights=embedder.count_params(),
+        metrics=metrics_of_run(folder, config),
+    )
+    plain = dataclasses.replace(config, precision="float32")
+    differences = export_embedder(
+        values.output,
+        formats,
+        embedder,
+        preprocessing,
+        sample_of(test_images),
+        functools.partial(model_card, config, preprocessing, trained=trained),
+        portable_embedder=embedder
+        if config == plain
+        else trained_embedder(plain, train_images.num_classes, folder),
+    )
+    for name, difference in differences.items():
+        print(f"{name}: {Path(values.output, FORMATS[name].file)} (differs by {difference:.1e})")
+    print(f"Model card: {Path(values.output, CARD)}")
+
+
+def trained_embedder(config: Config, num_classes: int, folder: RunFolder) -> tf.keras.Model:
+    """Returns the embedder with the best epoch's weights."""
+    embedder = build_model(config, num_classes, steps_per_epoch=1).embedder
+    embedder.load_weights(str(folder.best_weights)).expect_partial()
+    return embedder
+
+
+def loss_options_of(config: Config) -> dict:
+    """Returns all options of the loss that a user chooses, given or by default."""
+    options = loss_options(config.loss).items()
+    return {name: config.loss_options.get(name, option.default) for name, option in options}
+
+
+def metrics_of_run(folder: RunFolder, config: Config) -> dict:
+    """Returns the `untrained` and the `best` figures: of metrics.json, or of the log before the run's end."""
+    if folder.metrics.exists():
+        return json.loads(folder.metrics.read_text("utf-8"))
+    return metrics_of_log(folder.log, config.ks)
 
 
 if __name__ == "__main__":

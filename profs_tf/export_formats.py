@@ -1,0 +1,198 @@
+"""Writes an embedder in the formats asked for, and only if each gives what the Keras model gives.
+
+Shapes: N images, H x W their size in pixels, D the embedding dimension.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Callable, NamedTuple, Optional
+
+import numpy as np
+import tensorflow as tf
+
+from profs_tf.image_files import read_image
+from profs_tf.images import Preprocessing, prepare_for_evaluation
+from profs_tf.onnx_model import embed_by_onnx, require_onnx, to_onnx
+from profs_tf.portable_function import portable_function
+from profs_tf.run_folder import write_atomically
+from profs_tf.serving import FLOAT_SIGNATURE, save_embedder
+from profs_tf.tflite_model import embed_by_tflite, to_tflite
+
+SAVED_MODEL = "saved_model"
+CARD = "MODEL_CARD.md"
+_SAMPLE = 4
+
+
+class Format(NamedTuple):
+    """A format that an embedder can be written in."""
+
+    file: str
+    """Its name in the folder; "" where the folder itself is the model."""
+    bound: float
+    """Largest difference from the Keras model's embeddings."""
+
+
+FORMATS = {
+    SAVED_MODEL: Format("", 1e-3),
+    "tflite": Format("embedder.tflite", 1e-3),
+    "tflite_float16": Format("embedder_float16.tflite", 1e-2),
+    "onnx": Format("embedder.onnx", 1e-3),
+}
+
+
+class ExportMismatchError(ArithmeticError):
+    """What was exported does not give the Keras model's embeddings."""
+
+
+def check_formats(names: Sequence[str]) -> None:
+    """Refuses formats that are unknown, or whose libraries are missing.
+
+    Raises:
+        ValueError: with the valid names, or what to install.
+    """
+    if not names:
+        raise ValueError(f"`formats` must name at least one of {', '.join(FORMATS)}, got none.")
+    for name in names:
+        if name not in FORMATS:
+            raise ValueError(f"`formats` must be among {', '.join(FORMATS)}, got {name!r}.")
+    if "onnx" in names:
+        require_onnx()
+
+
+def sample_of(image_list) -> list:
+    """Returns a few pictures evenly spread over a data set, each uint8 [H, W, 3].
+
+    Raises:
+        UnreadableImageError: if a file cannot be read; the message names it.
+    """
+    places = np.linspace(0, len(image_list) - 1, min(_SAMPLE, len(image_list))).astype(int)
+    chosen = [image_list.images[place] for place in places]
+    return chosen if image_list.is_in_memory else [read_image(path) for path in chosen]
+
+
+def export_embedder(
+    folder,
+    names: Sequence[str],
+    embedder: tf.keras.Model,
+    preprocessing: Preprocessing,
+    pictures: Sequence[np.ndarray],
+    card: Callable[[dict], str],
+    portable_embedder: Optional[tf.keras.Model] = None,
+) -> dict:
+    """Writes the formats and the model card into a new folder: all of them, or nothing.
+
+    Everything is made and checked in a folder beside it, which then gets its name.
+
+    Args:
+        folder: to write; it must not exist.
+        names: formats, see `FORMATS`.
+        embedder: Keras model from images [N, crop, crop, 3] to [N, D].
+        preprocessing: the evaluation's.
+        pictures: what the formats are tried on, each uint8 [H, W, 3].
+        card: from what is returned here to the text of the model card.
+        portable_embedder: the same model computing in float32, for the formats other than SavedModel; None
+            where `embedder` does.
+
+    Returns:
+        For each format the largest difference from the Keras model.
+
+    Raises:
+        ValueError: if a format is unknown, or its libraries are missing.
+        ExportMismatchError: if a format gives other embeddings than the Keras model.
+    """
+    check_formats(names)
+    folder = Path(folder)
+    begun = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(begun, ignore_errors=True)
+    begun.mkdir(parents=True)
+    try:
+        differences = {
+            name: _write(
+                name,
+                begun,
+                embedder if name == SAVED_MODEL else portable_embedder or embedder,
+                preprocessing,
+                pictures,
+            )
+            for name in sorted(names, key=list(FORMATS).index)
+        }
+        write_atomically(begun / CARD, card(differences))
+        os.rename(begun, folder)
+    finally:
+        shutil.rmtree(begun, ignore_errors=True)
+    return differences
+
+
+def _write(name: str, folder: Path, embedder, preprocessing: Preprocessing, pictures) -> float:
+    """Writes one format and tries it; returns the largest difference."""
+    if name == SAVED_MODEL:
+        save_embedder(embedder, preprocessing, folder)
+        embed = _saved_embedding(folder)
+    else:
+        content = _convert(name, embedder, preprocessing)
+        (folder / FORMATS[name].file).write_bytes(content)
+        run = embed_by_onnx if name == "onnx" else embed_by_tflite
+
+        def embed(images):
+            return run(content, images)
+
+    return check_agreement(name, embed, embedder, preprocessing, pictures)
+
+
+def _convert(name: str, embedder, preprocessing: Preprocessing) -> bytes:
+    function = portable_function(embedder, preprocessing)
+    if name == "onnx":
+        return to_onnx(function)
+    return to_tflite(function, embedder, float16=name == "tflite_float16")
+
+
+def _saved_embedding(folder: Path):
+    loaded = tf.saved_model.load(str(folder))
+
+    def embed(images):
+        return loaded.signatures[FLOAT_SIGNATURE](images=tf.constant(images, tf.float32))[
+            "embeddings"
+        ].numpy()
+
+    return embed
+
+
+def check_agreement(name: str, embed, embedder, preprocessing: Preprocessing, pictures) -> float:
+    """Compares a format with the Keras model under the evaluation preprocessing, picture by picture.
+
+    Args:
+        name: of the format.
+        embed: from images uint8 [1, H, W, 3] to embeddings [1, D], by the format.
+        embedder: the Keras model.
+        preprocessing: the evaluation's.
+        pictures: each uint8 [H, W, 3].
+
+    Returns:
+        The largest absolute difference, in parts of the largest absolute value where that is above 1 (as it
+        may be where embeddings are not of unit length).
+
+    Raises:
+        ExportMismatchError: if it is above the format's bound, or not a number.
+    """
+    largest = 0.0
+    for picture in pictures:
+        prepared = prepare_for_evaluation(tf.constant(picture), preprocessing)
+        expected = np.asarray(embedder(prepared[tf.newaxis], training=False))
+        got = np.asarray(embed(picture[np.newaxis]))
+        if got.shape != expected.shape:
+            raise ExportMismatchError(
+                f"The format {name} gives embeddings of shape {got.shape}, the Keras model {expected.shape}. "
+                "Nothing was written."
+            )
+        difference = float(np.max(np.abs(got - expected)) / max(1.0, np.max(np.abs(expected))))
+        largest = max(largest, difference) if np.isfinite(difference) else float("nan")
+        if not largest <= FORMATS[name].bound:
+            raise ExportMismatchError(
+                f"The format {name} differs by {largest:g} from the Keras model, more than "
+                f"{FORMATS[name].bound:g}. Nothing was written. Leave it out of --formats."
+            )
+    return largest

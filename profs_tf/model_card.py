@@ -1,0 +1,216 @@
+"""The model card: what an exported embedder is, how it was made, what it gives, and how it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from profs_tf.config import Config
+from profs_tf.export_formats import FORMATS
+from profs_tf.images import Preprocessing
+from profs_tf.run_log import read_log
+from profs_tf.version import __version__
+
+# Figures of a log or of metrics.json that are shares; `recall@K` are more.
+_SHARES = ("mrr", "nmi", "f1", "ami")
+
+_METHODS = {
+    "profs": "PROFS, alternating projections onto feasible sets (Can, Gürbüz, Alatan)",
+    "profs_hncm": "PROFS with hard negative class mining (Can, Gürbüz, Alatan)",
+    "baseline": "ordinary batches, no penalty",
+}
+
+_SLIM = "TF-Slim's checkpoint, trained on ImageNet; its repository is under the Apache License 2.0"
+# Under what the published weights of a backbone stand, as their publishers say.
+_PUBLISHED = {
+    "inception_v1": _SLIM,
+    "inception_v2": _SLIM,
+    "bn_inception": "Caffe's BN-Inception as a PyTorch state dict, trained on ImageNet; "
+    "no licence comes with the file",
+    "googlenet": "Caffe's model zoo, BVLC GoogLeNet, trained on ImageNet; released for unrestricted use",
+    "resnet50": "keras.applications, trained on ImageNet; the authors' release is under the MIT License",
+}
+
+_LOADING = {
+    "saved_model": """import tensorflow as tf  # nothing else is needed
+embed = tf.saved_model.load("FOLDER").signatures["encoded_images"]
+embeddings = embed(images=tf.constant([open("picture.png", "rb").read()]))["embeddings"]""",
+    "tflite": """interpreter = tf.lite.Interpreter("FOLDER/FILE")
+interpreter.resize_tensor_input(interpreter.get_input_details()[0]["index"], images.shape)
+embeddings = interpreter.get_signature_runner()(images=images)["embeddings"]""",
+    "onnx": """import onnxruntime
+session = onnxruntime.InferenceSession("FOLDER/FILE", providers=["CPUExecutionProvider"])
+embeddings = session.run(["embeddings"], {"images": images})[0]""",
+}
+_LOADING["tflite_float16"] = _LOADING["tflite"]
+
+
+class Trained(NamedTuple):
+    """What the card tells of a run besides its configuration."""
+
+    train_images: object
+    """The training split."""
+    test_images: object
+    """The split that was evaluated."""
+    steps_per_projection: int
+    loss_options: dict
+    """All of the loss, given or by default."""
+    normalized: bool
+    """Whether embeddings have unit length."""
+    num_weights: int
+    metrics: dict
+    """`untrained` and `best`, each a report by name; empty where nothing was evaluated."""
+
+
+def metrics_of_log(path: Path, ks: Sequence[int]) -> dict:
+    """Returns `untrained` and `best` of a run that has not ended, by its log.
+
+    Args:
+        path: of log.csv.
+        ks: the K of Recall@K; the smallest chooses the best epoch, the earliest of equals.
+    """
+    monitored = f"recall@{min(ks)}"
+    rows = read_log(path) if path.exists() else []
+    rows = [{name: float(value) for name, value in row.items()} for row in rows if monitored in row]
+    parts = {
+        "untrained": [row for row in rows if row["epoch"] == 0],
+        "best": [row for row in rows if row["epoch"] > 0],
+    }
+    return {name: max(part, key=lambda row: row[monitored]) for name, part in parts.items() if part}
+
+
+def model_card(config: Config, preprocessing: Preprocessing, differences: dict, trained: Trained) -> str:
+    """Returns the card as Markdown.
+
+    Args:
+        config: of the run.
+        preprocessing: the evaluation's.
+        differences: format to the largest difference found from the Keras model.
+        trained: what the run used and gave.
+    """
+    sections = (
+        f"# {config.backbone} embedder, {config.dataset}\n",
+        _training(config, trained),
+        _figures(trained.metrics),
+        _preprocessing(preprocessing),
+        _embeddings(config, trained),
+        _files(differences),
+        _loading(differences),
+        f"Written by profs_tf {__version__}.\n",
+    )
+    return "\n".join(section for section in sections if section)
+
+
+def _training(config: Config, trained: Trained) -> str:
+    options = ", ".join(f"{name} = {value}" for name, value in trained.loss_options.items())
+    unseen = "validation" if config.validation_classes is not None else "test"
+    rows = {
+        "data": config.dataset,
+        "training split": _split(trained.train_images),
+        f"{unseen} split": f"{_split(trained.test_images)}, none of which trained",
+        "method": _METHODS[config.method],
+        "loss": f"{config.loss} ({options})",
+        "steps a projection (M)": trained.steps_per_projection,
+        "proximal weight (lambda)": f"{config.effective_proximal_weight:g}",
+        "batches": f"{config.batch_size} images, {config.images_per_class} of a class",
+        "learning rate": f"{config.learning_rate:g}, of the head {config.head_multiplier:g} times as much",
+        "epochs": f"at most {config.epochs}; the best one's weights, by Recall@{min(config.ks)}",
+        "seed": config.seed,
+        "backbone": f"{config.backbone}, {trained.num_weights:,} weights with the head",
+        "initial weights": _origin(config),
+    }
+    return "## Training\n\n" + _table(("", ""), list(rows.items()))
+
+
+def _split(images) -> str:
+    return f"{len(images):,} images of {images.num_classes:,} classes"
+
+
+def _origin(config: Config) -> str:
+    brings_weights = config.backbone not in _PUBLISHED and config.backbone != "conv4"
+    if config.pretrained is None and not brings_weights:
+        return f"random (seed {config.seed})"
+    if config.backbone.startswith("keras_cv:"):
+        return "the KerasCV preset's, where it has any; its page names data and licence"
+    if brings_weights:
+        return f"those of {config.backbone}, under the licence of whoever trained it"
+    published = _PUBLISHED.get(config.backbone, "")
+    return f"read from {config.pretrained}. The published ones: {published}. Check where your file is from."
+
+
+def _figures(reports: dict) -> str:
+    if not reports:
+        return "## Figures\n\nNothing was evaluated.\n"
+    names = [name for name in reports.get("best", reports.get("untrained")) if _is_share(name)]
+    rows = []
+    for line, title in (("untrained", "untrained network"), ("best", "this embedder")):
+        report = reports.get(line, {})
+        if report:
+            epoch = f", epoch {report['epoch']:g}" if line == "best" else ""
+            cells = (f"{100 * report[name]:.2f}" if name in report else "" for name in names)
+            rows.append((title + epoch, *cells))
+    return "## Figures, in percent, on classes that did not train\n\n" + _table(("", *names), rows)
+
+
+def _is_share(name: str) -> bool:
+    return name.startswith("recall@") or name in _SHARES
+
+
+def _preprocessing(preprocessing: Preprocessing) -> str:
+    side, crop = preprocessing.resize, preprocessing.crop
+    scaling = (
+        f"scaled to {side} x {side} pixels, the aspect not kept, bilinearly with antialiasing"
+        if side
+        else "not scaled"
+    )
+    rows = [
+        ("channels", "RGB, in this order"),
+        ("values", "0 to 255; float values are rounded to whole ones. The network scales them itself"),
+        ("resize", scaling),
+        ("crop", f"the central {crop} x {crop} pixels"),
+    ]
+    return (
+        "## Preprocessing\n\n"
+        + _table(("", ""), rows)
+        + "\nEvery format holds it: give pictures of any size.\n"
+    )
+
+
+def _embeddings(config: Config, trained: Trained) -> str:
+    distance = (
+        "Euclidean, or cosine similarity, which ranks the same"
+        if trained.normalized
+        else "Euclidean; cosine similarity ranks otherwise"
+    )
+    rows = [
+        ("dimension", f"{config.embedding_dim}, float32"),
+        ("length", "1 (normalised)" if trained.normalized else "any (not normalised)"),
+        ("distance", distance),
+    ]
+    return "## Embeddings\n\n" + _table(("", ""), rows)
+
+
+def _files(differences: dict) -> str:
+    rows = [
+        (name, FORMATS[name].file or "the folder itself", f"{difference:.1e}", f"{FORMATS[name].bound:g}")
+        for name, difference in differences.items()
+    ]
+    table = _table(("format", "file", "differs by", "at most"), rows)
+    return (
+        "## Files\n\nEach was compared with the Keras model on pictures of the evaluated split: the largest "
+        f"difference of an embedding's values.\n\n{table}"
+    )
+
+
+def _loading(formats: Sequence[str]) -> str:
+    parts = ["## Loading\n\n`images` is float32 `[N, H, W, 3]`.\n"]
+    for name in formats:
+        code = _LOADING[name].replace("FILE", FORMATS[name].file)
+        parts.append(f"{name}:\n\n```python\n{code}\n```\n")
+    return "\n".join(parts)
+
+
+def _table(head: Sequence, rows: Sequence) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(str(cell) for cell in line) + " |\n" for line in lines)

@@ -1,0 +1,64 @@
+"""The embedder as a TensorFlow Lite model, and how one is run.
+
+Shapes: N images, H x W their size in pixels, D the embedding dimension.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+
+
+def to_tflite(function, embedder: tf.keras.Model, float16: bool = False) -> bytes:
+    """Converts to a TensorFlow Lite model with the one signature `serving_default`.
+
+    Args:
+        function: what `portable_function` returned.
+        embedder: the model whose weights it uses.
+        float16: whether weights are stored in half precision, at half the size. It still computes in float32
+            where the device has nothing else.
+
+    Returns:
+        The file's content.
+    """
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function.get_concrete_function()], embedder)
+    if float16:
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        converter.target_spec.supported_types = [tf.float16]
+    with _no_statistics():
+        return converter.convert()
+
+
+def embed_by_tflite(content: bytes, images: np.ndarray) -> np.ndarray:
+    """Embeds images by a TensorFlow Lite model.
+
+    Args:
+        content: of the file.
+        images: [N, H, W, 3], RGB with values 0 to 255, of any numeric dtype.
+
+    Returns:
+        float32 [N, D].
+    """
+    interpreter = tf.lite.Interpreter(model_content=content)
+    place = interpreter.get_input_details()[0]["index"]
+    interpreter.resize_tensor_input(place, images.shape)
+    return interpreter.get_signature_runner()(images=images.astype(np.float32))["embeddings"]
+
+
+@contextlib.contextmanager
+def _no_statistics() -> Iterator[None]:
+    """Keeps the converter's counts of operations, which it writes past Python's streams, off the screen."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), 2)
+            yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -1,0 +1,137 @@
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from profs_tf.config import Config
+from profs_tf.datasets.image_list import ImageList
+from profs_tf.export import loss_options_of, metrics_of_run
+from profs_tf.images import Preprocessing
+from profs_tf.model_card import Trained, metrics_of_log, model_card
+from profs_tf.run_folder import RunFolder
+
+CONFIG = Config(
+    dataset="folder:/data/birds",
+    loss="margin",
+    loss_options={"boundary": 1.1},
+    backbone="resnet50",
+    pretrained="imagenet",
+    embedding_dim=64,
+    seed=5,
+)
+TRAINED = Trained(
+    train_images=ImageList.from_labels(np.zeros([1200, 2, 2, 3], np.uint8), np.arange(1200) // 2),
+    test_images=ImageList.from_labels(np.zeros([9, 2, 2, 3], np.uint8), np.arange(9) // 3),
+    steps_per_projection=57,
+    loss_options={"margin": 0.2, "boundary": 1.1},
+    normalized=True,
+    num_weights=23534592,
+    metrics={
+        "untrained": {"recall@1": 0.25, "recall@2": 0.375, "mean_pairwise_distance": 0.1},
+        "best": {"epoch": 7, "recall@1": 0.5, "recall@2": 0.625, "nmi": 0.8, "evaluation_seconds": 3.0},
+    },
+)
+PREPROCESSING = Preprocessing(256, 224)
+DIFFERENCES = {"saved_model": 2.5e-7, "tflite": 3e-6, "tflite_float16": 2e-3, "onnx": 4e-6}
+
+
+def card(config=CONFIG, preprocessing=PREPROCESSING, differences=DIFFERENCES, **changes):
+    return model_card(config, preprocessing, differences, TRAINED._replace(**changes))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "| data | folder:/data/birds |",
+        "| training split | 1,200 images of 600 classes |",
+        "| test split | 9 images of 3 classes, none of which trained |",
+        "| method | PROFS, alternating projections onto feasible sets (Can, Gürbüz, Alatan) |",
+        "| loss | margin (margin = 0.2, boundary = 1.1) |",
+        "| steps a projection (M) | 57 |",
+        "| proximal weight (lambda) | 0.001 |",
+        "| seed | 5 |",
+        "| backbone | resnet50, 23,534,592 weights with the head |",
+        "|  | recall@1 | recall@2 | nmi |",
+        "| untrained network | 25.00 | 37.50 |  |",
+        "| this embedder, epoch 7 | 50.00 | 62.50 | 80.00 |",
+        "| channels | RGB, in this order |",
+        "| resize | scaled to 256 x 256 pixels, the aspect not kept, bilinearly with antialiasing |",
+        "| crop | the central 224 x 224 pixels |",
+        "| dimension | 64, float32 |",
+        "| length | 1 (normalised) |",
+        "| distance | Euclidean, or cosine similarity, which ranks the same |",
+        "| saved_model | the folder itself | 2.5e-07 | 0.001 |",
+        "| tflite_float16 | embedder_float16.tflite | 2.0e-03 | 0.01 |",
+        "| onnx | embedder.onnx | 4.0e-06 | 0.001 |",
+    ],
+)
+def test_says(line):
+    assert line in card().splitlines()
+
+
+def test_names_origin_and_licence_of_the_weights():
+    assert "read from imagenet. The published ones: keras.applications" in card()
+    assert "MIT License" in card()
+    for backbone, text in (
+        ("inception_v1", "TF-Slim's checkpoint, trained on ImageNet; its repository is under the Apache"),
+        ("bn_inception", "no licence comes with the file"),
+        ("googlenet", "released for unrestricted use"),
+    ):
+        config = dataclasses.replace(CONFIG, backbone=backbone, pretrained="file")
+        assert text in card(config)
+    for backbone in ("conv4", "resnet50"):
+        config = dataclasses.replace(CONFIG, backbone=backbone, pretrained=None)
+        assert "| initial weights | random (seed 5) |" in card(config)
+    for backbone, text in (
+        ("keras_cv:resnet18_imagenet", "the KerasCV preset's"),
+        ("own/model.keras", "those of own/model.keras, under the licence of whoever trained it"),
+    ):
+        assert text in card(dataclasses.replace(CONFIG, backbone=backbone, pretrained=None))
+
+
+def test_says_what_is_different_without_normalisation_scaling_evaluation_and_method():
+    config = dataclasses.replace(CONFIG, method="baseline", validation_classes=0.2)
+    text = card(config, Preprocessing(0, 48), {"saved_model": 0.0}, normalized=False, metrics={})
+    assert "| length | any (not normalised) |" in text
+    assert "| distance | Euclidean; cosine similarity ranks otherwise |" in text
+    assert "| resize | not scaled |" in text
+    assert "Nothing was evaluated." in text
+    assert "| method | ordinary batches, no penalty |" in text
+    assert "| proximal weight (lambda) | 0 |" in text
+    assert "| validation split | 9 images" in text
+    assert "onnx" not in text
+    assert "tflite" not in text
+
+
+def test_loads_in_three_lines_a_format():
+    blocks = card().split("```python\n")[1:]
+    assert len(blocks) == len(DIFFERENCES)
+    for block in blocks:
+        code = block.split("```")[0]
+        assert len(code.splitlines()) == 3
+        compile(code, "card", "exec")
+    assert 'tf.lite.Interpreter("FOLDER/embedder_float16.tflite")' in blocks[2]
+
+
+def test_figures_of_a_run_that_goes_on_are_those_of_its_log(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text(
+        "epoch,step,loss,recall@1,recall@2\n0,0,,0.1,0.2\n1,5,1.0,0.3,0.4\n2,10,0.9,,\n"
+        "3,15,0.8,0.5,0.6\n4,20,0.7,0.5,0.7\n"
+    )
+    reports = metrics_of_log(path, (2, 1))
+    assert reports["untrained"]["recall@1"] == 0.1
+    assert (reports["best"]["epoch"], reports["best"]["recall@2"]) == (3, 0.6)
+    assert metrics_of_log(tmp_path / "none.csv", (1,)) == {}
+    folder = RunFolder(str(tmp_path))
+    assert metrics_of_run(folder, CONFIG)["best"]["recall@1"] == 0.5
+    folder.metrics.write_text(json.dumps(TRAINED.metrics))
+    assert metrics_of_run(folder, CONFIG) == TRAINED.metrics
+
+
+def test_options_of_the_loss_are_those_given_and_the_defaults():
+    options = loss_options_of(CONFIG)
+    assert options["boundary"] == 1.1
+    assert options["margin"] == 0.2
+    assert "seed" not in loss_options_of(dataclasses.replace(CONFIG, loss="contrastive", loss_options={}))
