@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+import yaml
 from absl import flags
 
 import profs_tf as profs
@@ -20,7 +21,7 @@ profs.evaluate = evaluate_function
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text("utf-8")
-SCALING_OUT = (ROOT / "docs/scaling_out.md").read_text("utf-8")
+DOCUMENTS = sorted(str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")))
 NOTEBOOK = re.search(r"```python\n(import tensorflow as tf, profs_tf.*?)```", TEXT, re.DOTALL).group(1)
 COMMANDS = {
     "profs_tf.check_data": check_data,
@@ -30,6 +31,7 @@ COMMANDS = {
     "profs_tf.retrieve": retrieve,
     "profs_tf.train": train,
 }
+TOOLS = ("tools/report.py", "tools/run_grid.py")
 # The code as it stands, but for how long it trains and how large its pictures' lists are.
 SHORTER = (
     ("epochs=20, steps_per_epoch=100", "epochs=1, steps_per_epoch=2"),
@@ -97,34 +99,62 @@ def test_notebook_code_runs_with_a_users_own_embedder(few_emoji, tmp_path, monke
     assert "proximal_penalty" in names["model"].history.history
 
 
-@pytest.mark.parametrize("document", ["README.md", "BUILD.md", "docs/scaling_out.md"])
+@pytest.mark.parametrize("document", DOCUMENTS)
 def test_links_lead_somewhere(document):
     links = re.findall(r"\]\(([^)#]+)\)", (ROOT / document).read_text("utf-8"))
     for link in links:
-        assert link.startswith("http") or (ROOT / link).exists(), link
+        assert link.startswith("http") or (ROOT / document).parent.joinpath(link).exists(), link
 
 
-@pytest.mark.parametrize("document", ["README.md", "BUILD.md", "docs/scaling_out.md"])
+@pytest.mark.parametrize("document", DOCUMENTS)
 def test_tools_that_are_named_exist(document):
     for path in re.findall(r"\b((?:tools|experiments)/[\w/.]+\w)", (ROOT / document).read_text("utf-8")):
         assert (ROOT / path).exists(), path
 
 
 def commands():
-    for block in re.findall(r"```bash\n(.*?)```", TEXT + SCALING_OUT, re.DOTALL):
-        for line in block.replace("\\\n", " ").splitlines():
-            words = shlex.split(line, comments=True)
-            if words[:2] == ["python", "-m"]:
-                yield words[2], words[3:]
+    """All commands of all documents, as (module or script, arguments)."""
+    for document in DOCUMENTS:
+        for block in re.findall(r"```bash\n(.*?)```", (ROOT / document).read_text("utf-8"), re.DOTALL):
+            for line in block.replace("\\\n", " ").splitlines():
+                words = shlex.split(line, comments=True)
+                if words[:1] == ["python"] and len(words) > 1:
+                    yield (words[2], words[3:]) if words[1] == "-m" else (words[1], words[2:])
+
+
+def of_package():
+    return [(name, arguments) for name, arguments in commands() if name in COMMANDS]
+
+
+def of_tools():
+    return [(name, arguments) for name, arguments in commands() if name in TOOLS]
 
 
 def test_there_are_commands_to_check():
-    assert len(list(commands())) >= 5
+    assert len(of_package()) >= 20
+    assert len(of_tools()) >= 5
+    others = {name for name, _ in commands()} - set(COMMANDS) - set(TOOLS)
+    # Those are a look at the GPUs, and a tool that is named with --help alone.
+    assert others == {"-c", "tools/build_emoji_dataset.py"}
 
 
-@pytest.mark.parametrize(("module", "arguments"), list(commands()))
+@pytest.mark.parametrize(("name", "arguments"), of_tools())
+def test_tools_take_the_arguments(name, arguments, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    monkeypatch.chdir(ROOT)
+    importlib.import_module(Path(name).stem).parse_arguments(arguments)
+
+
+@pytest.mark.parametrize(("module", "arguments"), of_package())
 def test_commands_have_valid_flags(module, arguments, monkeypatch):
     monkeypatch.chdir(ROOT)
     values = flags.FlagValues()
     COMMANDS[module].define_flags(values)
     assert values(["command", *arguments]) == ["command"]
+
+
+def test_citation_and_changes_name_this_version():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert citation["version"] == profs.__version__
+    assert citation["preferred-citation"]["year"] == 2021
+    assert f"\n## {profs.__version__}" in (ROOT / "CHANGELOG.md").read_text("utf-8")

@@ -1,0 +1,141 @@
+"""The guides' code runs, each guide's blocks in turn: as written, but for how much they train on what."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+import profs_tf as profs
+
+DOCS = Path(__file__).parent.parent / "docs"
+EMOJI = ('profs.datasets.load("emoji")', "few_emoji")
+QUICK = "steps_per_epoch=2, verbose=0"
+# What is put in place of what, in each guide.
+SHORTER = {
+    "how_profs_works": (EMOJI,),
+    "own_backbone": (EMOJI, ("batch_size=32", "batch_size=8"), ("epochs=10, steps_per_epoch=100", QUICK)),
+    "own_loss": (EMOJI, ("batch_size=64", "batch_size=16"), ("epochs=10, steps_per_epoch=60", QUICK)),
+    "own_pictures": (),
+    "plain_keras": (
+        EMOJI,
+        ("batch_size=128, epochs=5", "batch_size=30, verbose=0"),
+        ("batch_size=64, images_per_class=4", "batch_size=16, images_per_class=4"),
+        ("epochs=2, steps_per_epoch=30", QUICK),
+        ("batches.take(300)", "batches.take(15)"),
+        ("ks=(1, 2), best", "ks=(1, 2), verbose=False, best"),
+    ),
+    "reproducing": (EMOJI,),
+    "scaling_out": (
+        EMOJI,
+        ('"inception_v1", embedding_dim=512', '"conv4", embedding_dim=16'),
+        ("batch_size=128", "batch_size=16"),
+        ("epochs=20, steps_per_epoch=100", QUICK),
+        ("RecallCallback(test)", "RecallCallback(test, verbose=False)"),
+    ),
+}
+# Building, training and saving the guide's own takes minutes where other work shares the machine.
+SMALL_NETWORK = (
+    "tf.keras.applications.MobileNetV2(input_shape=(96, 96, 3), include_top=False, weights=None, alpha=0.35)",
+    "tf.keras.Sequential([tf.keras.Input((96, 96, 3)), tf.keras.layers.Conv2D(8, 3, 4)])",
+)
+
+
+@pytest.fixture(scope="module")
+def few_emoji():
+    return tuple(part.take(np.arange(60)) for part in profs.datasets.load("emoji"))
+
+
+@pytest.fixture
+def run_guide(few_emoji, tmp_path, monkeypatch):
+    """Runs a guide's code in a folder with pictures of its own; returns the names that it defined."""
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(0)
+    for name in ("cup", "fork", "knife", "plate", "spoon", "wok"):
+        folder = tmp_path / "pictures" / name
+        folder.mkdir(parents=True)
+        for number in range(2):
+            Image.fromarray(random.integers(0, 256, (20, 20, 3), np.uint8)).save(folder / f"{number}.png")
+
+    def run(guide, *changes):
+        code = "\n".join(blocks(guide))
+        for before, after in (*SHORTER[guide], *changes):
+            assert before in code, before
+            code = code.replace(before, after)
+        names = {"few_emoji": few_emoji}
+        exec(compile(code, f"docs/{guide}.md", "exec"), names)  # the code is this project's own
+        return names
+
+    return run
+
+
+def blocks(guide):
+    return re.findall(r"```python\n(.*?)```", (DOCS / f"{guide}.md").read_text("utf-8"), re.DOTALL)
+
+
+def test_every_guide_with_code_is_run():
+    assert {path.stem for path in DOCS.glob("*.md") if blocks(path.stem)} == set(SHORTER)
+
+
+def test_how_profs_works(run_guide):
+    names = run_guide("how_profs_works")
+    assert names["k"] == 2
+    assert len(names["queries"]) == names["sampler"].classes_per_batch
+
+
+def test_own_pictures(run_guide):
+    names = run_guide("own_pictures")
+    assert [len(names[part]) for part in ("train", "test")] == [4, 2]
+    table = profs.datasets.from_csv("pictures.csv")
+    assert [part.class_names for part in table] == [("cup", "fork", "knife"), ("plate", "spoon", "wok")]
+
+
+def test_own_loss(run_guide):
+    names = run_guide("own_loss")
+    assert np.isfinite(names["history"].history["loss"]).all()
+    loss = names["SoftContrastiveLoss"]
+    again = tf.keras.losses.deserialize(tf.keras.losses.serialize(loss(far=1.5)))
+    assert (type(again), again.near, again.far) == (loss, 0.5, 1.5)
+    assert list(loss.options()) == ["near", "far"]
+    alone = float(loss()([0, 0], tf.zeros([2, 3])))
+    assert alone == pytest.approx(np.log1p(np.exp(-0.5)), rel=1e-5)
+
+
+def check_own_backbone(names):
+    assert int(names["model"].optimizer.iterations) == 0
+    assert {"loss", "proximal_penalty"} <= set(names["history"].history)
+    exported = tf.saved_model.load("embedder").signatures["uint8_images"]
+    assert exported(images=tf.zeros([1, 48, 48, 3], tf.uint8))["embeddings"].shape == (1, 64)
+    embedder = profs.build_embedder("backbone.keras", 8, input_size=96)
+    assert embedder.output_shape == (None, 8)
+
+
+def test_own_backbone(run_guide):
+    check_own_backbone(run_guide("own_backbone", SMALL_NETWORK))
+
+
+@pytest.mark.slow
+def test_own_backbone_with_its_own_network(run_guide):
+    check_own_backbone(run_guide("own_backbone"))
+
+
+def test_plain_keras(run_guide):
+    names = run_guide("plain_keras")
+    assert int(names["proximal"].projection_index) == 14 // names["sampler"].steps_per_projection > 0
+    assert float(names["penalty"]) >= 0
+    assert np.isfinite(float(names["value"]))
+    assert 0 <= names["report"]["recall@1"] <= 1
+    assert names["recall"].best["epoch"] == 1
+    assert names["embed"](images=tf.zeros([1, 48, 48, 3], tf.uint8))["embeddings"].shape == (1, 32)
+
+
+def test_reproducing(run_guide):
+    assert run_guide("reproducing")["one"].seed == 7
+
+
+def test_scaling_out(run_guide):
+    names = run_guide("scaling_out")
+    assert names["model"].steps_taken == 2
+    assert "recall@1" in names["model"].history.history
