@@ -109,3 +109,23 @@ def test_no_folder_and_no_picture_are_refused(tmp_path):
         ValueError, match=r"got none in .* \(1 empty class folders, 1 not pictures, 1 pictures"
     ):
         datasets.from_folder(tmp_path)
+
+
+def test_all_pictures_are_listed_at_any_depth_without_classes(pictures):
+    found = [os.path.relpath(path, pictures) for path in folder_module.list_pictures(pictures)]
+    assert found == [
+        "größe é/a.gif",
+        "größe é/b.jpeg",
+        "robin/1.JPG",
+        "robin/old/Zwei 2.Png",
+        "stray.jpg",
+        "wren/deep/er/y.jpg",
+        "wren/x.bmp",
+    ]
+
+
+def test_a_folder_without_pictures_is_refused(pictures):
+    with pytest.raises(ValueError, match=r"`path` must have pictures .* got none in .*\(1 not pictures\)"):
+        folder_module.list_pictures(pictures / "only text")
+    with pytest.raises(NotADirectoryError, match="`path` must be a folder with pictures"):
+        folder_module.list_pictures(pictures / "nowhere")

@@ -1,0 +1,191 @@
+"""Measures the index of many pictures: its rate beside the embedder's own, a kill, the search, memory.
+
+    python tools/benchmark_retrieve.py                   # 100,000 pictures of 16 x 16 pixels
+    python tools/benchmark_retrieve.py --images=10000    # fewer, in a minute
+
+Random PNG files are written and embedded by an untrained small network. "Embedder alone" is the signature
+`encoded_images` on batches of files that are in memory already, one call after another; the index also lists,
+reads and checks the files, and writes. It is killed when half of it is there, and built on; and made once in
+one run, to which the first must be equal in every bit. Then embedded queries are searched for one
+by one, exactly. Memory is the peak of a process of its own, TensorFlow's included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+import profs_tf as profs
+
+SIDE = 16
+BATCH = 128
+QUERIES = 10
+
+
+def main() -> None:
+    """Measures all parts, each in a process of its own."""
+    arguments = parse_arguments()
+    if arguments.part:
+        part = {"embedder": embedder_alone, "index": build_whole, "search": search}[arguments.part]
+        print(json.dumps({**part(Path(arguments.work_dir)), "megabytes": peak_megabytes()}))
+        return
+    with tempfile.TemporaryDirectory(dir=arguments.work_dir) as folder:
+        report(Path(folder), arguments.images, arguments.d)
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--images", type=int, default=100_000, help="pictures (default: 100000)")
+    parser.add_argument("--d", type=int, default=512, help="dimensions (default: 512)")
+    parser.add_argument("--work_dir", help="folder for 1 GB of temporary files (default: the system's)")
+    parser.add_argument("--part", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def report(folder: Path, num_images: int, dimension: int) -> None:
+    """Prints what was measured."""
+    write_pictures(folder / "pictures", num_images)
+    write_pictures(folder / "one", 1)
+    embedder = profs.build_embedder("conv4", dimension, seed=0)
+    profs.save_embedder(embedder, profs.Preprocessing(SIDE, SIDE), folder / "embedder")
+    print(f"{num_images:,} pictures, {dimension} dimensions, {os.cpu_count()} cores")
+    alone, chunks = run_part("embedder", folder), kill_half_way(folder, num_images)
+    subprocess.run(index_command(folder, "killed"), check=True, stdout=subprocess.DEVNULL)
+    whole, found = run_part("index", folder), run_part("search", folder)
+    rate = num_images / whole["seconds"]
+    print_line("embedder alone", f"{alone['rate']:,.0f} images/s, {alone['megabytes']:,.0f} MB at the peak")
+    print_line("index", f"{rate:,.0f} images/s, {whole['megabytes']:,.0f} MB at the peak")
+    print_line("loading the model, not counted", f"{whole['loading']:.1f} s")
+    print_line("time of the index over the embedder's", f"{alone['rate'] / rate:.2f}")
+    print_line(f"killed after {chunks} chunks, built on", "equal" if is_same(folder) else "NOT EQUAL")
+    print_line("opening the index, first query", f"{found['first']:.2f} s")
+    print_line("each further query, median", f"{found['further']:.3f} s (at most 1)")
+    print_line(
+        "search", f"{found['megabytes']:,.0f} MB at the peak, {found['embeddings']:,.0f} of embeddings"
+    )
+
+
+def print_line(name: str, figures: str) -> None:
+    """One line of the report."""
+    print(f"  {name:<40}{figures}", flush=True)
+
+
+def write_pictures(folder: Path, num_images: int) -> None:
+    """Writes random pictures, a thousand a sub-folder."""
+    random = np.random.default_rng(0)
+    for start in range(0, num_images, 1000):
+        (folder / f"{start // 1000:04}").mkdir(parents=True)
+        for number in range(start, min(start + 1000, num_images)):
+            picture = Image.fromarray(random.integers(0, 256, (SIDE, SIDE, 3), np.uint8))
+            picture.save(folder / f"{start // 1000:04}" / f"{number:06}.png", compress_level=1)
+
+
+def index_command(folder: Path, name: str) -> list:
+    """The command that makes an index, or goes on with it."""
+    flags = {"index": folder / name, "embedder": folder / "embedder", "folder": folder / "pictures"}
+    words = [f"--{flag}={value}" for flag, value in flags.items()]
+    return [sys.executable, "-m", "profs_tf.retrieve", f"--batch_size={BATCH}", *words]
+
+
+def kill_half_way(folder: Path, num_images: int) -> int:
+    """Kills the command when half of the pictures are embedded; returns how many chunks were written."""
+    process = subprocess.Popen(
+        index_command(folder, "killed"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    # Chunks have a thousand pictures on average, and half of these are enough to be half way.
+    wanted = max(1, num_images // 2000)
+    while process.poll() is None and len(list((folder / "killed/chunks").glob("*.npz"))) < wanted:
+        time.sleep(0.05)
+    if process.poll() is not None:
+        raise RuntimeError("the command ended before it could be killed: take more images")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    return len(list((folder / "killed/chunks").glob("*.npz")))
+
+
+def run_part(part: str, folder: Path) -> dict:
+    """Runs a part in a process of its own; returns its figures."""
+    command = [sys.executable, __file__, f"--part={part}", f"--work_dir={folder}"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def embedder_alone(folder: Path) -> dict:
+    """Images a second of the signature that takes files' bytes, in batches one after another."""
+    import tensorflow as tf
+
+    from profs_tf.serving import ENCODED_SIGNATURE, load_signature
+
+    embed = load_signature(folder / "embedder", ENCODED_SIGNATURE)
+    paths = sorted((folder / "pictures").rglob("*.png"))[: 80 * BATCH]
+    batches = [
+        tf.constant([path.read_bytes() for path in paths[start : start + BATCH]])
+        for start in range(0, len(paths), BATCH)
+    ]
+    embed(images=batches[0])
+    start = time.perf_counter()
+    for batch in batches:
+        embed(images=batch)["embeddings"].numpy()
+    return {"rate": len(paths) / (time.perf_counter() - start)}
+
+
+def build_whole(folder: Path) -> dict:
+    """Seconds of the index in one run, without those in which TensorFlow and the model are loaded."""
+
+    def seconds(pictures: str, name: str) -> float:
+        start = time.perf_counter()
+        profs.ImageIndex.build(folder / pictures, folder / "embedder", folder / name, batch_size=BATCH)
+        return time.perf_counter() - start
+
+    # Of one picture: TensorFlow is imported, and then the time is the model's.
+    seconds("one", "first")
+    loading = seconds("one", "second")
+    return {"seconds": seconds("pictures", "whole") - loading, "loading": loading}
+
+
+def search(folder: Path) -> dict:
+    """Seconds of the first query, of each other one, and the size of the embeddings."""
+    seconds, index_type = [], profs.ImageIndex  # imports TensorFlow
+    start = time.perf_counter()
+    index = index_type.load(folder / "whole")
+    for position in np.random.default_rng(0).choice(len(index), QUERIES, replace=False):
+        index.query_indexed([position], k=8)
+        seconds.append(time.perf_counter() - start)
+        start = time.perf_counter()
+    return {
+        "first": seconds[0],
+        "further": statistics.median(seconds[1:]),
+        "embeddings": index.embeddings.nbytes / 2**20,
+    }
+
+
+def is_same(folder: Path) -> bool:
+    """Whether the index that was killed has the files of the other one, to the bit."""
+    files = [
+        {file.name: file.read_bytes() for file in (folder / name).iterdir()} for name in ("killed", "whole")
+    ]
+    return files[0] == files[1]
+
+
+def peak_megabytes() -> float:
+    """The most memory that this process has had, by Linux's account."""
+    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 2**10
+
+
+if __name__ == "__main__":
+    main()
