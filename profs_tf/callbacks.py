@@ -1,8 +1,10 @@
 """The two callbacks of PROFS: one swaps the anchor weights every M steps, one evaluates on unseen classes."""
 
 import time
+from collections.abc import Callable
 from typing import Optional
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -151,6 +153,7 @@ class RecallCallback(tf.keras.callbacks.Callback):
         evaluate_untrained: bool = False,
         patience: Optional[int] = None,
         verbose: bool = True,
+        on_embeddings: Optional[Callable[[int, np.ndarray], None]] = None,
     ):
         """Prepares evaluation on a split.
 
@@ -168,6 +171,8 @@ class RecallCallback(tf.keras.callbacks.Callback):
             evaluate_untrained: whether to evaluate before the first step, too.
             patience: stop training after so many evaluations without a new best; None never stops.
             verbose: whether to print a line for each evaluation.
+            on_embeddings: called with the epoch (0: untrained) and the embeddings, float32 [N, D], of each
+                evaluation.
 
         Raises:
             ValueError: if `every_epochs`, `patience` or `clustering` is out of range.
@@ -190,6 +195,7 @@ class RecallCallback(tf.keras.callbacks.Callback):
         self.evaluate_untrained = evaluate_untrained
         self.patience = patience
         self.verbose = verbose
+        self.on_embeddings = on_embeddings
         self.best = {}
         self.untrained = {}
         self._evaluations_since_best = 0
@@ -248,6 +254,8 @@ class RecallCallback(tf.keras.callbacks.Callback):
         # The same at every epoch: no figure for a log.
         del metrics["left_out"]
         metrics["evaluation_seconds"] = time.monotonic() - begin
+        if self.on_embeddings is not None:
+            self.on_embeddings(epoch, embeddings)
         if self.verbose:
             shown = "  ".join(
                 f"{name} {value:.4f}" for name, value in metrics.items() if "seconds" not in name

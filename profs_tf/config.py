@@ -165,6 +165,13 @@ class Config:
         "When NMI and F1 are computed, by k-means: at every evaluation, once for the best epoch, or never.",
         choices=("never", "best", "every_epoch"),
     )
+    tensorboard: str = option(
+        "scalars",
+        "What tensorboard/ gets. scalars: the log's figures, and histograms of positive and negative "
+        "distances. full: also queries with their nearest images at every evaluation, and the projector at "
+        "the end.",
+        choices=("none", "scalars", "full"),
+    )
     patience: Optional[int] = option(
         None, "Stop after so many evaluations without a better Recall@K; default never.", minimum=1
     )

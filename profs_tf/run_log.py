@@ -28,12 +28,12 @@ class RunLog(tf.keras.callbacks.Callback):
     run is that of one never killed but for the columns of time (`images_per_second`, `evaluation_seconds`).
     """
 
-    def __init__(self, csv_path: Path, tensorboard_dir: Path, batch_size: int, recall=None):
+    def __init__(self, csv_path: Path, events: tf.summary.SummaryWriter, batch_size: int, recall=None):
         """Prepares the files; reads the rows that are there.
 
         Args:
             csv_path: the CSV file, written anew and atomically after every epoch.
-            tensorboard_dir: folder of TensorBoard's event files.
+            events: writes for TensorBoard; one for a folder, since TensorBoard leaves a file for the next.
             batch_size: B, for `images_per_second`.
             recall: the `RecallCallback` whose `untrained` figures become the row of epoch 0, or None.
         """
@@ -41,7 +41,7 @@ class RunLog(tf.keras.callbacks.Callback):
         self._path = csv_path
         self._batch_size = batch_size
         self._recall = recall
-        self._writer = tf.summary.create_file_writer(str(tensorboard_dir))
+        self._writer = events
         self.rows = read_log(csv_path) if csv_path.exists() else []
         self._training_seconds = 0.0
         self._steps = 0

@@ -12,6 +12,7 @@ from profs_tf.callbacks import ProfsCallback, RecallCallback
 from profs_tf.checkpoints import RunCheckpoint, TrainingInterruptedError
 from profs_tf.command_line import FailedRunError, InterruptedRunError, run
 from profs_tf.config import Config
+from profs_tf.embedding_board import EmbeddingBoard
 from profs_tf.evaluation import embed, evaluate, format_report
 from profs_tf.image_cache import cached
 from profs_tf.image_files import unreadable_files_named
@@ -134,6 +135,11 @@ def train_with(strategy, config: Config, shared: RunFolder, folder: RunFolder, r
         for images in (train_images, test_images)
     )
 
+    shown = config.tensorboard != "none"
+    events = (
+        tf.summary.create_file_writer(str(folder.tensorboard)) if shown else tf.summary.create_noop_writer()
+    )
+    board = EmbeddingBoard(folder.tensorboard, events, test_images, config.tensorboard)
     recall = RecallCallback(
         test_images,
         config.ks,
@@ -146,8 +152,9 @@ def train_with(strategy, config: Config, shared: RunFolder, folder: RunFolder, r
         evaluate_untrained=True,
         patience=config.patience,
         verbose=chief,
+        on_embeddings=lambda epoch, embeddings: board.write(epoch * steps_per_epoch, embeddings),
     )
-    log = RunLog(folder.log, folder.tensorboard, sampler.batch_size, recall)
+    log = RunLog(folder.log, events, sampler.batch_size, recall)
     projections = ProfsCallback(sampler)
     checkpoint = RunCheckpoint(
         folder.checkpoints,
@@ -173,7 +180,11 @@ def train_with(strategy, config: Config, shared: RunFolder, folder: RunFolder, r
             )
     except TrainingInterruptedError as error:
         raise InterruptedRunError(f"{error} Go on with --output_dir={shared.path} --resume.") from error
-    metrics = finish(config, folder, model, sampler, recall, log, preprocessing, test_images) if chief else {}
+    metrics = (
+        finish(config, folder, model, sampler, recall, log, preprocessing, test_images, board)
+        if chief
+        else {}
+    )
     # The others wait for the chief: who leaves early is taken for lost.
     agree(strategy, "step", model.steps_taken)
     return metrics
@@ -247,8 +258,8 @@ def fit_from_step(model, dataset, epochs: int, steps_per_epoch: int, callbacks: 
         )
 
 
-def finish(config, folder, model, sampler, recall, log, preprocessing, test_images) -> dict:
-    """Exports the best epoch's embedder and writes metrics.json and the learning curves."""
+def finish(config, folder, model, sampler, recall, log, preprocessing, test_images, board) -> dict:
+    """Exports the best epoch's embedder, and writes metrics.json, the projector and the learning curves."""
     embedder = model.embedder
     if model.distribute_strategy.num_replicas_in_sync > 1:
         # One that is not spread over replicas: only this process evaluates and exports.
@@ -256,8 +267,11 @@ def finish(config, folder, model, sampler, recall, log, preprocessing, test_imag
     embedder.load_weights(str(folder.best_weights)).expect_partial()
     save_embedder(embedder, preprocessing, folder.embedder)
     best = dict(recall.best)
-    if config.clustering == "best":
+    clusters = config.clustering == "best"
+    if clusters or board.projects:
         embeddings = embed(embedder, test_images, preprocessing=preprocessing, batch_size=config.batch_size)
+        board.project(embeddings)
+    if clusters:
         best.update(evaluate(embeddings, test_images.labels, ks=config.ks, seed=config.seed))
     metrics = {
         "best": best,

@@ -134,3 +134,21 @@ def test_evaluation_of_a_perfect_embedding():
 def test_bad_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         profs.RecallCallback(IMAGES, **arguments)
+
+
+def test_hands_on_the_embeddings_of_every_evaluation():
+    random, separating, _ = weights_of_quality()
+    model, seen = flat_model(), []
+    recall = profs.RecallCallback(
+        IMAGES,
+        ks=(1,),
+        preprocessing=PLAIN,
+        evaluate_untrained=True,
+        verbose=False,
+        on_embeddings=lambda epoch, embeddings: seen.append((epoch, embeddings)),
+    )
+    model.set_weights(random)
+    fit(model, [SetsWeights([random, separating]), recall], epochs=2)
+    assert [epoch for epoch, _ in seen] == [0, 1, 2]
+    np.testing.assert_allclose(seen[2][1], embed(model, IMAGES, preprocessing=PLAIN))
+    np.testing.assert_array_equal(seen[0][1], seen[1][1])

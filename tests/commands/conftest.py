@@ -23,6 +23,7 @@ TRAIN = (
     f"--steps_per_epoch={STEPS_PER_EPOCH}",
     "--epochs=3",
     "--progress=none",
+    "--tensorboard=full",
 )
 
 

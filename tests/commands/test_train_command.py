@@ -42,11 +42,18 @@ def test_tensorboard_holds_the_log(whole_run):
     seen = {}
     for record in tf.compat.v1.train.summary_iterator(str(events)):
         for value in record.summary.value:
-            seen[record.step, value.tag] = float(tf.make_ndarray(value.tensor))
+            seen[record.step, value.tag] = tf.make_ndarray(value.tensor)
     for row in log_rows(folder):
+        step = int(row["step"])
         for name, text in row.items():
             if text and name not in ("epoch", "step"):
-                assert seen[int(row["step"]), name] == pytest.approx(float(text), rel=1e-6)
+                assert float(seen[step, name]) == pytest.approx(float(text), rel=1e-6)
+        # Six unseen classes of five pictures.
+        pairs = {"positive": 6 * 10, "negative": 30 * 29 // 2 - 6 * 10}
+        for name, number in pairs.items():
+            assert seen[step, f"distances/{name}"][:, 2].sum() == number
+        assert len(seen[step, "nearest"]) == 3
+    assert len((folder / "tensorboard/projector/embeddings.tsv").read_text().splitlines()) == 30
 
 
 def test_killed_in_mid_epoch_and_resumed_equals_never_killed(whole_run, train_arguments, tmp_path):

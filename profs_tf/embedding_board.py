@@ -1,0 +1,174 @@
+"""What TensorBoard shows of the embeddings: distances, strips of nearest images, and the projector.
+
+Shapes: N images, D embedding dimension; n images of a sample.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+from PIL import Image
+
+from profs_tf.metrics.nearest_images import nearest
+from profs_tf.neighbour_strip import draw_strip
+from profs_tf.thumbnails import square_thumbnail
+
+DETAILS = ("none", "scalars", "full")
+_SAMPLE = 1000
+_PER_CLASS = 32
+_QUERIES = 4
+_NEIGHBOURS = 5
+_PROJECTED = 2000
+_SPRITE_SIDE = 32
+_FOLDER = "projector"
+_CONFIG = """embeddings {{
+  tensor_name: "unseen images"
+  tensor_path: "{folder}/embeddings.tsv"
+  metadata_path: "{folder}/classes.tsv"
+  sprite {{
+    image_path: "{folder}/sprite.png"
+    single_image_dim: {side}
+    single_image_dim: {side}
+  }}
+}}
+"""
+
+
+class EmbeddingBoard:
+    """Writes what an evaluation's embeddings look like, as events of the run's TensorBoard folder.
+
+    The images shown are the same at every evaluation.
+    """
+
+    def __init__(self, folder, events: tf.summary.SummaryWriter, image_list, detail: str = "scalars"):
+        """Chooses the images.
+
+        Args:
+            folder: TensorBoard's, for the projector's files.
+            events: writes the rest.
+            image_list: the N images that are evaluated.
+            detail: "none" writes nothing; "scalars" histograms of the distances of pairs among a thousand
+                images, positive and negative ones apart; "full" strips and the projector, too.
+
+        Raises:
+            ValueError: if `detail` is none of these.
+        """
+        if detail not in DETAILS:
+            raise ValueError(f"`detail` must be one of {', '.join(DETAILS)}, got {detail!r}.")
+        self._folder = Path(folder)
+        self._images = image_list
+        self._detail = detail
+        self._sample = sample_by_class(image_list.labels, _SAMPLE, _PER_CLASS)
+        self._writer = events
+
+    @property
+    def projects(self) -> bool:
+        """Whether `project` writes anything."""
+        return self._detail == "full"
+
+    def write(self, step: int, embeddings: np.ndarray) -> None:
+        """Writes an evaluation; O(n² D), with strips O(N D).
+
+        Args:
+            step: optimiser steps taken.
+            embeddings: float [N, D].
+        """
+        if self._detail == "none":
+            return
+        positive, negative = pair_distances(embeddings[self._sample], self._images.labels[self._sample])
+        with self._writer.as_default(step=step):
+            for name, distances in (("positive", positive), ("negative", negative)):
+                if len(distances):
+                    tf.summary.histogram(f"distances/{name}", distances)
+            if self._detail == "full":
+                tf.summary.image("nearest", self._strip(embeddings)[np.newaxis])
+        self._writer.flush()
+
+    def project(self, embeddings: np.ndarray) -> None:
+        """Writes TensorBoard's projector: up to 2,000 images, their classes, and a sheet of small pictures.
+
+        Args:
+            embeddings: float [N, D].
+        """
+        if not self.projects:
+            return
+        chosen = sample_by_class(self._images.labels, _PROJECTED, _PROJECTED)
+        folder = self._folder / _FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        np.savetxt(folder / "embeddings.tsv", embeddings[chosen], fmt="%.6g", delimiter="\t")
+        # A file of one column has no head.
+        names = [self._images.class_names[label] for label in self._images.labels[chosen]]
+        lines = "".join(" ".join(name.split()) + "\n" for name in names)
+        (folder / "classes.tsv").write_text(lines, "utf-8")
+        sprite([self._images.images[place] for place in chosen], _SPRITE_SIDE).save(folder / "sprite.png")
+        config = _CONFIG.format(folder=_FOLDER, side=_SPRITE_SIDE)
+        (self._folder / "projector_config.pbtxt").write_text(config, "utf-8")
+
+    def _strip(self, embeddings: np.ndarray) -> np.ndarray:
+        """Returns the picture of a few queries, each with its nearest images, uint8 [H, W, 3]."""
+        queries = np.linspace(0, len(self._images) - 1, min(_QUERIES, len(self._images))).astype(int)
+        count = min(_NEIGHBOURS, len(self._images) - 1)
+        found, distances = nearest(embeddings[queries], embeddings, count, own=queries)
+        rows = []
+        for query, places, apart in zip(queries, found, distances):
+            label = self._images.labels[query]
+            row = [(self._images.images[query], self._images.class_names[label])]
+            for place, distance in zip(places, apart):
+                mark = "\N{CHECK MARK}" if self._images.labels[place] == label else "\N{BALLOT X}"
+                row.append((self._images.images[place], f"{mark} {distance:.3f}"))
+            rows.append(row)
+        file = io.BytesIO()
+        draw_strip(rows, file)
+        return np.asarray(Image.open(file))
+
+
+def sample_by_class(labels: np.ndarray, size: int, per_class: int) -> np.ndarray:
+    """Returns the places of up to `size` images, whole classes by a fixed shuffle, sorted; O(N log N).
+
+    Args:
+        labels: int [N].
+        size: images at most.
+        per_class: images of a class at most, its first ones.
+    """
+    labels = np.asarray(labels)
+    classes, index = np.unique(labels, return_inverse=True)
+    rank = np.random.default_rng(0).permutation(len(classes))[index]
+    order = np.argsort(rank, kind="stable")
+    starts = np.searchsorted(rank[order], rank[order])
+    kept = order[np.arange(len(order)) - starts < per_class]
+    return np.sort(kept[:size])
+
+
+def pair_distances(embeddings: np.ndarray, labels: np.ndarray) -> tuple:
+    """Returns the Euclidean distances of all pairs of images of one class, and of two, each float [pairs].
+
+    Args:
+        embeddings: float [n, D].
+        labels: int [n].
+    """
+    embeddings = np.asarray(embeddings, np.float64)
+    first, second = np.triu_indices(len(embeddings), 1)
+    squares = np.einsum("nd,nd->n", embeddings, embeddings)
+    products = embeddings @ embeddings.T
+    distances_sq = squares[first] + squares[second] - 2 * products[first, second]
+    distances = np.sqrt(np.maximum(distances_sq, 0.0))
+    same = labels[first] == labels[second]
+    return distances[same], distances[~same]
+
+
+def sprite(pictures: list, side: int) -> Image.Image:
+    """Returns a square sheet of pictures, row by row, as TensorBoard's projector wants it.
+
+    Args:
+        pictures: paths of files, or uint8 [H, W, 3].
+        side: of each, in pixels.
+    """
+    columns = int(np.ceil(np.sqrt(len(pictures))))
+    sheet = Image.new("RGB", (columns * side, columns * side), "white")
+    for number, picture in enumerate(pictures):
+        row, column = divmod(number, columns)
+        sheet.paste(square_thumbnail(picture, side), (column * side, row * side))
+    return sheet

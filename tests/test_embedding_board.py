@@ -1,0 +1,130 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+from google.protobuf import text_format
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from scipy.spatial.distance import pdist
+
+from profs_tf.datasets.image_list import ImageList
+from profs_tf.embedding_board import EmbeddingBoard, pair_distances, sample_by_class, sprite
+
+RANDOM = np.random.default_rng(0)
+LABELS = np.repeat(np.arange(6), 5)
+IMAGES = ImageList(
+    RANDOM.integers(0, 256, (30, 8, 8, 3), np.uint8), LABELS, tuple(f"class\t{n}" for n in range(6)), "some"
+)
+EMBEDDINGS = RANDOM.normal(size=[30, 4]).astype(np.float32)
+
+
+def summaries(folder):
+    """Tag -> list of (step, value) in the folder's event files."""
+    found = {}
+    for path in folder.glob("events*"):
+        for event in tf.compat.v1.train.summary_iterator(str(path)):
+            for value in event.summary.value:
+                found.setdefault(value.tag, []).append((event.step, tf.make_ndarray(value.tensor)))
+    return found
+
+
+def board_in(folder, *arguments):
+    return EmbeddingBoard(folder, tf.summary.create_file_writer(str(folder)), *arguments)
+
+
+def test_histograms_hold_all_pairs_of_the_sample(tmp_path):
+    board = board_in(tmp_path, IMAGES)
+    board.write(7, EMBEDDINGS)
+    board.project(EMBEDDINGS)
+    found = summaries(tmp_path)
+    assert set(found) == {"distances/positive", "distances/negative"}
+    for name, pairs in (("positive", 6 * 10), ("negative", 30 * 29 // 2 - 60)):
+        [(step, buckets)] = found[f"distances/{name}"]
+        assert step == 7
+        assert buckets[:, 2].sum() == pairs
+    assert not (tmp_path / "projector").exists()
+
+
+def test_full_adds_strips_and_the_projector(tmp_path):
+    from tensorboard.plugins.projector.projector_config_pb2 import ProjectorConfig
+
+    board = board_in(tmp_path, IMAGES, "full")
+    for step in (0, 5):
+        board.write(step, EMBEDDINGS)
+    board.project(EMBEDDINGS)
+    strips = summaries(tmp_path)["nearest"]
+    assert [step for step, _ in strips] == [0, 5]
+    width, height, picture = strips[0][1]
+    assert tf.io.decode_png(picture).shape == (int(height), int(width), 3)
+    config = text_format.Parse((tmp_path / "projector_config.pbtxt").read_text(), ProjectorConfig())
+    [embedding] = config.embeddings
+    points = np.loadtxt(tmp_path / embedding.tensor_path, delimiter="\t")
+    np.testing.assert_allclose(points, EMBEDDINGS, rtol=1e-5)
+    classes = (tmp_path / embedding.metadata_path).read_text().splitlines()
+    assert classes == [f"class {label}" for label in LABELS]
+    with Image.open(tmp_path / embedding.sprite.image_path) as sheet:
+        assert sheet.size == (6 * 32, 6 * 32)
+    assert list(embedding.sprite.single_image_dim) == [32, 32]
+
+
+def test_none_writes_nothing(tmp_path):
+    board = board_in(tmp_path, IMAGES, "none")
+    board.write(0, EMBEDDINGS)
+    board.project(EMBEDDINGS)
+    assert summaries(tmp_path) == {}
+    assert not (tmp_path / "projector_config.pbtxt").exists()
+
+
+def test_unknown_detail_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="`detail` must be one of none, scalars, full, got 'all'"):
+        board_in(tmp_path, IMAGES, "all")
+
+
+def test_files_and_two_images_can_be_shown(tmp_path):
+    paths = []
+    for number in range(2):
+        paths.append(str(tmp_path / f"{number}.png"))
+        Image.fromarray(IMAGES.images[number]).save(paths[-1])
+    board = board_in(tmp_path / "board", ImageList.from_labels(paths, [0, 0]), "full")
+    board.write(0, EMBEDDINGS[:2])
+    board.project(EMBEDDINGS[:2])
+    assert set(summaries(tmp_path / "board")) == {"distances/positive", "nearest"}
+
+
+@given(st.integers(2, 12), st.integers(0, 2**31))
+def test_pair_distances_are_scipys(size, seed):
+    random = np.random.default_rng(seed)
+    embeddings, labels = random.normal(size=[size, 3]), random.integers(0, 3, size)
+    positive, negative = pair_distances(embeddings, labels)
+    expected = pdist(embeddings)
+    same = pdist(labels[:, np.newaxis], lambda a, b: float(a[0] == b[0])) == 1
+    np.testing.assert_allclose(positive, expected[same], atol=1e-6)
+    np.testing.assert_allclose(negative, expected[~same], atol=1e-6)
+
+
+def test_pair_distances_of_one_point_are_zero_not_nan():
+    positive, negative = pair_distances(np.full([3, 2], 1e3), np.array([0, 0, 1]))
+    np.testing.assert_array_equal(positive, 0)
+    np.testing.assert_array_equal(negative, 0)
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=60), st.integers(1, 40), st.integers(1, 5))
+def test_samples_take_whole_classes(labels, size, per_class):
+    labels = np.array(labels)
+    chosen = sample_by_class(labels, size, per_class)
+    counts = np.bincount(labels)
+    assert len(set(chosen)) == len(chosen) == min(size, np.minimum(counts, per_class).sum())
+    np.testing.assert_array_equal(chosen, np.sort(chosen))
+    taken = np.bincount(labels[chosen], minlength=len(counts))
+    partly = (taken > 0) & (taken < np.minimum(counts, per_class))
+    assert partly.sum() <= 1
+    for label in np.flatnonzero(taken):
+        places = np.flatnonzero(labels == label)
+        np.testing.assert_array_equal(chosen[labels[chosen] == label], places[: taken[label]])
+
+
+def test_a_sprite_shows_pictures_row_by_row():
+    pictures = [np.full([4, 4, 3], value, np.uint8) for value in (10, 20, 30)]
+    sheet = np.asarray(sprite(pictures, 4))[..., 0]
+    assert sheet.shape == (8, 8)
+    assert [sheet[2, 2], sheet[2, 6], sheet[6, 2], sheet[6, 6]] == [10, 20, 30, 255]
