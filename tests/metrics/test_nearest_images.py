@@ -97,6 +97,23 @@ def test_one_search_serves_many_queries_alike():
         np.testing.assert_array_equal(together[1][number], alone[1][0])
 
 
+def test_blocks_are_kept_only_of_a_small_gallery():
+    random = np.random.default_rng(0)
+    gallery, queries = random.standard_normal((70, 5)), random.standard_normal((6, 5))
+    found = []
+    for kept in (nearest_images._KEPT_BYTES, 0):
+        with (
+            mock.patch.object(nearest_images, "_TILE", 16),
+            mock.patch.object(nearest_images, "_KEPT_BYTES", kept),
+        ):
+            search = metrics.NearestSearch(gallery)
+            found += [search.search(queries, 3), search.search(queries, 3)]
+            assert bool(search._factors) == bool(kept)
+    for indices, distances in found[1:]:
+        np.testing.assert_array_equal(indices, found[0][0])
+        np.testing.assert_array_equal(distances, found[0][1])
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
