@@ -9,7 +9,6 @@ import dataclasses
 import hashlib
 import os
 import zlib
-from pathlib import Path
 from typing import Optional, Union
 
 import numpy as np
@@ -96,7 +95,9 @@ def source_of(images) -> IndexSource:
 
 
 def _relative(paths, root: str) -> tuple:
-    return tuple(Path(os.path.relpath(path, root)).as_posix() for path in paths)
+    """Returns the paths below `root`, with "/"."""
+    start = len(os.path.join(root, ""))
+    return tuple(os.path.abspath(path)[start:].replace(os.sep, "/") for path in paths)
 
 
 def _check_names(paths) -> None:
