@@ -73,7 +73,7 @@ def test_killed_and_run_again_gives_the_same_index(whole_run, tmp_path):
     folder = tmp_path / "many"
     folder.mkdir()
     random = np.random.default_rng(0)
-    for number in range(3500):
+    for number in range(1700):
         Image.fromarray(random.integers(0, 256, (8, 8, 3), np.uint8)).save(folder / f"{number:04}.png")
     flags = [f"--embedder={whole_run[0] / 'embedder'}", f"--folder={folder}", "--batch_size=16"]
     process = subprocess.Popen(
