@@ -72,7 +72,7 @@ def main(values: flags.FlagValues) -> None:
         formats,
         embedder,
         preprocessing,
-        sample_of(test_images),
+        sample_of(test_images, preprocessing),
         functools.partial(model_card, config, preprocessing, trained=trained),
         portable_embedder=embedder
         if config == plain

@@ -5,6 +5,7 @@ Shapes: N images, H x W their size in pixels, D the embedding dimension.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 from collections.abc import Sequence
@@ -63,15 +64,22 @@ def check_formats(names: Sequence[str]) -> None:
         require_onnx()
 
 
-def sample_of(image_list) -> list:
-    """Returns a few pictures evenly spread over a data set, each uint8 [H, W, 3].
+def sample_of(image_list, preprocessing: Preprocessing) -> list:
+    """Returns a few pictures evenly spread over a data set, scaled as the evaluation does, uint8 [S, S, 3].
+
+    A scaled value half way between two grey levels is rounded either way by different runtimes, and a deep
+    network may make more of it than a bound allows. Of scaled pictures, scaling is exact.
 
     Raises:
         UnreadableImageError: if a file cannot be read; the message names it.
     """
     places = np.linspace(0, len(image_list) - 1, min(_SAMPLE, len(image_list))).astype(int)
     chosen = [image_list.images[place] for place in places]
-    return chosen if image_list.is_in_memory else [read_image(path) for path in chosen]
+    pictures = chosen if image_list.is_in_memory else [read_image(path) for path in chosen]
+    if not preprocessing.resize:
+        return pictures
+    scaling = dataclasses.replace(preprocessing, crop=preprocessing.resize)
+    return [prepare_for_evaluation(tf.constant(picture), scaling).numpy() for picture in pictures]
 
 
 def export_embedder(

@@ -198,8 +198,9 @@ def _files(differences: dict) -> str:
     ]
     table = _table(("format", "file", "differs by", "at most"), rows)
     return (
-        "## Files\n\nEach was compared with the Keras model on pictures of the evaluated split: the largest "
-        f"difference of an embedding's values.\n\n{table}"
+        "## Files\n\nEach was compared with the Keras model on scaled pictures of the evaluated split: the "
+        "largest difference of an embedding's values. Scaling itself may round halves the other way.\n\n"
+        f"{table}"
     )
 
 

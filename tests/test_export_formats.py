@@ -4,7 +4,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profs_tf import export_formats
+from profs_tf import backbones, export_formats
 from profs_tf.building import in_precision
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.embedder import build_embedder
@@ -250,11 +250,32 @@ def test_onnx_embeds_batches_of_any_size_as_keras(embedder, pictures, tmp_path):
 
 def test_the_sample_spreads_over_memory_and_files(tmp_path):
     images = np.arange(10, dtype=np.uint8)[:, None, None, None] * np.ones([1, 4, 4, 3], np.uint8)
-    sample = sample_of(ImageList.from_labels(images, range(10)))
+    sample = sample_of(ImageList.from_labels(images, range(10)), Preprocessing(0, 4))
     assert [picture[0, 0, 0] for picture in sample] == [0, 3, 6, 9]
     paths = []
     for number in range(2):
         paths.append(str(tmp_path / f"{number}.png"))
         tf.io.write_file(paths[-1], tf.io.encode_png(images[number]))
-    sample = sample_of(ImageList.from_labels(paths, [0, 1]))
-    np.testing.assert_array_equal(sample, images[:2])
+    files = ImageList.from_labels(paths, [0, 1])
+    np.testing.assert_array_equal(sample_of(files, Preprocessing(4, 4)), images[:2])
+    assert [picture.shape for picture in sample_of(files, Preprocessing(9, 7))] == [(9, 9, 3)] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backbone", backbones.names())
+def test_every_backbone_converts(backbone, tmp_path):
+    """Of batch normalisation's statistics at their start, deep networks would give next to nothing."""
+    preprocessing = Preprocessing(resize=72, crop=64)
+    random = np.random.default_rng(0)
+    coarse = random.integers(0, 256, (8, 12, 12, 3))
+    images = np.clip(np.round(tf.image.resize(coarse, [80, 90], "bicubic").numpy()), 0, 255).astype(np.uint8)
+    momentum = None if backbone == "googlenet" else 0.5
+    network = build_embedder(backbone, 16, input_size=64, batch_norm_momentum=momentum, seed=1)
+    for _ in range(10):
+        network(images[:, :64, :64], training=True)
+    expected = expected_of(network, images, preprocessing)
+    np.testing.assert_allclose(np.linalg.norm(expected, axis=1), 1.0, atol=1e-3)
+    assert np.max(np.ptp(expected, axis=0)) > 1e-3
+    sample = sample_of(ImageList.from_labels(images[:2], [0, 1]), preprocessing)
+    differences = export_embedder(tmp_path / "out", ("tflite",), network, preprocessing, sample, describe)
+    assert differences["tflite"] <= 1e-3
