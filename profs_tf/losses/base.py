@@ -98,7 +98,8 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
                 element of a pair. None: all may. It is a mask; its values do not weigh anything.
 
         Returns:
-            Scalar, float32 (float64 for float64 embeddings).
+            Scalar, float32 (float64 for float64 embeddings). NaN where an embedding is infinite or NaN,
+            whatever was chosen of the batch.
 
         Raises:
             ValueError: shapes or dtypes that are known to be wrong, such as one-hot labels.
@@ -109,10 +110,12 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
             batch, checks = read_batch(y_true, y_pred, sample_weight)
             checks += self._label_checks(batch.labels)
             holds = tf.stack([check.holds for check in checks])
+            # A comparison with NaN is false: pairs would drop out of the value, and leave it finite.
+            is_finite = tf.reduce_all(tf.math.is_finite(batch.embeddings))
             with tf.control_dependencies(_assert_all(checks)):
                 batch = batch._replace(embeddings=tf.identity(batch.embeddings))
                 value = self._batch_loss(batch)
-            return tf.where(tf.reduce_all(holds), value, tf.constant(float("nan"), value.dtype))
+            return tf.where(tf.reduce_all(holds) & is_finite, value, tf.constant(float("nan"), value.dtype))
 
     def call(self, y_true: Any, y_pred: Any) -> tf.Tensor:
         """Returns the loss with every image as a query; what Keras asks of a Loss besides ``__call__``."""

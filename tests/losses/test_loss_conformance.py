@@ -142,6 +142,27 @@ def test_embeddings_times_100(name, form, dtype):
         check_reference(case, value, LABELS, tf.cast(E, tf.float64).numpy(), MASKS[form])
 
 
+RUNS = {
+    "eager": lambda loss: loss,
+    "graph": lambda loss: tf.function(loss),
+    "xla": lambda loss: tf.function(loss, jit_compile=True),
+}
+
+
+@every_loss
+@both_forms
+@pytest.mark.parametrize("run", list(RUNS))
+def test_embeddings_that_are_not_finite_make_the_value_nan(name, form, run):
+    loss = RUNS[run](build(name).loss)
+    y, mask = tf.constant(LABELS), None if MASKS[form] is None else tf.constant(MASKS[form])
+    assert np.isfinite(loss(y, tf.constant(embeddings()), mask))
+    for value in (np.nan, np.inf, -np.inf):
+        for place in ((0, 0), (4, 2), slice(None)):
+            E = embeddings()
+            E[place] = value
+            assert np.isnan(loss(y, tf.constant(E), mask)), (value, place)
+
+
 @every_loss
 def test_config_makes_an_equal_loss(name):
     loss, E = build(name).loss, embeddings()
