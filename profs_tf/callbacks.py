@@ -154,6 +154,7 @@ class RecallCallback(tf.keras.callbacks.Callback):
         patience: Optional[int] = None,
         verbose: bool = True,
         on_embeddings: Optional[Callable[[int, np.ndarray], None]] = None,
+        last_epoch: Optional[int] = None,
     ):
         """Prepares evaluation on a split.
 
@@ -162,7 +163,7 @@ class RecallCallback(tf.keras.callbacks.Callback):
             ks: the K of Recall@K.
             preprocessing: None takes `images.preprocessing_for(image_list)`, as the pipeline does.
             batch_size: images embedded at once.
-            every_epochs: evaluate after every so many epochs.
+            every_epochs: evaluate after every so many epochs, and after the last.
             clustering: "every_epoch" adds NMI and F1 to each evaluation; "never" and "best" leave them out
                 here ("best": the train command clusters the best epoch's embeddings, once, at the end).
             seed: of k-means.
@@ -173,6 +174,8 @@ class RecallCallback(tf.keras.callbacks.Callback):
             verbose: whether to print a line for each evaluation.
             on_embeddings: called with the epoch (0: untrained) and the embeddings, float32 [N, D], of each
                 evaluation.
+            last_epoch: the epoch (counted from 1) that is evaluated whatever `every_epochs`; None takes the
+                last of `fit`. For a run that calls `fit` several times.
 
         Raises:
             ValueError: if `every_epochs`, `patience` or `clustering` is out of range.
@@ -196,6 +199,7 @@ class RecallCallback(tf.keras.callbacks.Callback):
         self.patience = patience
         self.verbose = verbose
         self.on_embeddings = on_embeddings
+        self.last_epoch = last_epoch
         self.best = {}
         self.untrained = {}
         self._evaluations_since_best = 0
@@ -216,7 +220,8 @@ class RecallCallback(tf.keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         """Evaluates, adds the metrics to the logs, keeps the weights if they are the best."""
-        if (epoch + 1) % self.every_epochs:
+        last = (self.params or {}).get("epochs") if self.last_epoch is None else self.last_epoch
+        if (epoch + 1) % self.every_epochs and epoch + 1 != last:
             return
         metrics = self._evaluate(epoch + 1)
         if logs is not None:

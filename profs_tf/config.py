@@ -159,7 +159,7 @@ class Config:
     )
 
     ks: tuple = option((1, 2, 4, 8), "The K of Recall@K.")
-    evaluate_every: int = option(1, "Evaluate after every so many epochs.", minimum=1)
+    evaluate_every: int = option(1, "Evaluate after every so many epochs, and after the last.", minimum=1)
     clustering: str = option(
         "best",
         "When NMI and F1 are computed, by k-means: at every evaluation, once for the best epoch, or never.",

@@ -153,6 +153,7 @@ def train_with(strategy, config: Config, shared: RunFolder, folder: RunFolder, r
         patience=config.patience,
         verbose=chief,
         on_embeddings=lambda epoch, embeddings: board.write(epoch * steps_per_epoch, embeddings),
+        last_epoch=config.epochs,
     )
     log = RunLog(folder.log, events, sampler.batch_size, recall)
     projections = ProfsCallback(sampler)
@@ -180,6 +181,10 @@ def train_with(strategy, config: Config, shared: RunFolder, folder: RunFolder, r
             )
     except TrainingInterruptedError as error:
         raise InterruptedRunError(f"{error} Go on with --output_dir={shared.path} --resume.") from error
+    if not recall.best:
+        # A run that an earlier version ended without an evaluation: there is something to export now.
+        recall.set_model(model)
+        recall.on_epoch_end(config.epochs - 1)
     metrics = (
         finish(config, folder, model, sampler, recall, log, preprocessing, test_images, board)
         if chief

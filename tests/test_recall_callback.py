@@ -88,6 +88,38 @@ def test_evaluates_every_so_many_epochs_and_the_untrained_network():
     assert set(recall.untrained) == {"recall@1", "mrr", "mean_pairwise_distance", "evaluation_seconds"}
 
 
+@pytest.mark.parametrize(("epochs", "evaluated"), [(2, [2]), (4, [3, 4]), (6, [3, 6])])
+def test_the_last_epoch_is_always_evaluated(epochs, evaluated, tmp_path):
+    seen = []
+    recall = profs.RecallCallback(
+        IMAGES,
+        (1,),
+        preprocessing=PLAIN,
+        every_epochs=3,
+        verbose=False,
+        best_weights_path=str(tmp_path / "best"),
+        on_embeddings=lambda epoch, embeddings: seen.append(epoch),
+    )
+    fit(flat_model(), [recall], epochs)
+    assert seen == evaluated
+    assert (tmp_path / "best.index").exists()
+
+
+def test_the_end_of_one_fit_is_not_taken_for_the_last_epoch():
+    seen = []
+    recall = profs.RecallCallback(
+        IMAGES,
+        (1,),
+        preprocessing=PLAIN,
+        every_epochs=3,
+        verbose=False,
+        last_epoch=4,
+        on_embeddings=lambda epoch, embeddings: seen.append(epoch),
+    )
+    fit(flat_model(), [recall], 2)
+    assert seen == []
+
+
 def test_clusters_when_asked_to():
     recall = profs.RecallCallback(IMAGES, (1,), preprocessing=PLAIN, clustering="every_epoch", verbose=False)
     history = fit(flat_model(), [recall], 1).history
