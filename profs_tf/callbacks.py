@@ -10,6 +10,7 @@ from absl import logging
 
 from profs_tf.evaluation import CLUSTERING, embed, evaluate
 from profs_tf.images import Preprocessing
+from profs_tf.metrics.inputs import check_ks
 from profs_tf.mining_link import MiningLink
 from profs_tf.model import TERMS
 from profs_tf.sampling.batch_sampler import BatchSampler
@@ -49,7 +50,7 @@ class ProfsCallback(tf.keras.callbacks.Callback):
         stride = getattr(self.model, "_steps_per_execution", None)
         self._stride = 1 if stride is None else int(stride.numpy())
         schedule.check_strides(self._stride, self.params.get("steps"))
-        self._step = int(self._step_variable().numpy())
+        self._step = int(_step_variable(self.model).numpy())
         self.sampler.first_step = self._step
         if self._mining:
             self._mining.begin(self.model, self._step, self._stride)
@@ -107,24 +108,30 @@ class ProfsCallback(tf.keras.callbacks.Callback):
     def _proximal(self):
         return getattr(self.model, "proximal", None)
 
-    def _step_variable(self):
-        own = getattr(self.model, "step", None)
-        return self.model.optimizer.iterations if own is None else own
-
     def _stop_if_not_finite(self):
         steps = getattr(self.model, "non_finite_steps", None)
         if steps is None:
             return
         for term, step in zip(TERMS, steps.numpy()):
             if step >= 0:
-                raise NonFiniteLossError(
-                    f"`{term}` is not finite since step {step}. Training stopped; earlier checkpoints are "
-                    "untouched. Lower the learning rate, or look at the batch of that step."
-                )
+                raise NonFiniteLossError(term, step)
 
 
 class NonFiniteLossError(ArithmeticError):
     """Embeddings, loss or proximal penalty are infinite or not a number."""
+
+    def __init__(self, term: str, step: int):
+        """Names one of `TERMS` and the first step, counted from 0, that had or would have it."""
+        super().__init__(
+            f"`{term}` is not finite since step {step}. Training stopped; earlier checkpoints are untouched. "
+            "Lower the learning rate, or look at the batches of that step and the one before."
+        )
+
+
+def _step_variable(model: tf.keras.Model) -> tf.Variable:
+    """Returns the number of steps that a model has taken; a stock model's optimiser counts them."""
+    own = getattr(model, "step", None)
+    return model.optimizer.iterations if own is None else own
 
 
 class RecallCallback(tf.keras.callbacks.Callback):
@@ -178,9 +185,10 @@ class RecallCallback(tf.keras.callbacks.Callback):
                 last of `fit`. For a run that calls `fit` several times.
 
         Raises:
-            ValueError: if `every_epochs`, `patience` or `clustering` is out of range.
+            ValueError: if `ks`, `every_epochs`, `patience` or `clustering` is out of range.
         """
         super().__init__()
+        self.ks = check_ks(ks, len(image_list) - 1)
         if every_epochs < 1:
             raise ValueError(f"`every_epochs` must be >= 1, got {every_epochs}.")
         if patience is not None and patience < 1:
@@ -188,7 +196,6 @@ class RecallCallback(tf.keras.callbacks.Callback):
         if clustering not in CLUSTERING:
             raise ValueError(f"`clustering` must be one of {', '.join(CLUSTERING)}, got {clustering!r}.")
         self.image_list = image_list
-        self.ks = tuple(ks)
         self.preprocessing = preprocessing
         self.batch_size = batch_size
         self.every_epochs = every_epochs
@@ -249,6 +256,9 @@ class RecallCallback(tf.keras.callbacks.Callback):
         embeddings = embed(
             self._embedder, self.image_list, preprocessing=self.preprocessing, batch_size=self.batch_size
         )
+        if epoch and not np.isfinite(embeddings).all():
+            # No step has seen what the last one made of the weights.
+            raise NonFiniteLossError(TERMS[0], int(_step_variable(self.model).numpy()))
         metrics = evaluate(
             embeddings,
             self.image_list.labels,

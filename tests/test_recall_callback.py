@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 
 import profs_tf as profs
+from profs_tf.callbacks import NonFiniteLossError
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.evaluation import embed, evaluate, mean_pairwise_distance
 from profs_tf.images import Preprocessing
@@ -184,3 +185,24 @@ def test_hands_on_the_embeddings_of_every_evaluation():
     assert [epoch for epoch, _ in seen] == [0, 1, 2]
     np.testing.assert_allclose(seen[2][1], embed(model, IMAGES, preprocessing=PLAIN))
     np.testing.assert_array_equal(seen[0][1], seen[1][1])
+
+
+@pytest.mark.parametrize("stock", [True, False])
+def test_a_last_step_that_breaks_the_weights_is_named(stock):
+    """The step itself had a finite loss: it is the evaluation that sees what came of it."""
+    model = flat_model()
+    model.optimizer.learning_rate = 1e38
+    if not stock:
+        optimizer, embedder = model.optimizer, model
+        model = profs.ProfsModel(embedder, proximal_weight=0.0)
+        model.compile(optimizer, profs.losses.ContrastiveLoss())
+    recall = profs.RecallCallback(IMAGES, preprocessing=PLAIN, evaluate_untrained=True, verbose=False)
+    with pytest.raises(NonFiniteLossError, match="`embeddings` is not finite since step 1"):
+        fit(model, [recall], 1)
+    assert recall.best == {}
+
+
+@pytest.mark.parametrize("ks", [(0,), (1.5,), (), (1, 20)])
+def test_ks_out_of_range_are_refused_at_once(ks):
+    with pytest.raises(ValueError, match="`ks` must"):
+        profs.RecallCallback(IMAGES, ks)
