@@ -8,11 +8,25 @@ import sys
 import textwrap
 from typing import Callable
 
+import tensorflow as tf
 from absl import flags, logging
 
 FAILED = 1
 BAD_USE = 2
 INTERRUPTED = 130
+
+# What a user can put right: a value, a name, a path.
+USER_ERRORS = (ValueError, FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError)
+# What the machine refuses: a full disk, memory, a server that cannot be reached. TensorFlow writes and reads
+# files by itself and has its own names for it.
+_MACHINE_ERRORS = (
+    OSError,
+    tf.errors.ResourceExhaustedError,
+    tf.errors.OutOfRangeError,
+    tf.errors.PermissionDeniedError,
+    tf.errors.NotFoundError,
+    tf.errors.DataLossError,
+)
 
 
 class InterruptedRunError(Exception):
@@ -44,7 +58,8 @@ def run(
         rest = values(sys.argv)[1:]
         if rest:
             raise flags.Error(f"Unexpected argument {rest[0]!r}: options are given as --name=value.")
-    except (flags.Error, OSError) as error:
+    except (flags.Error, OSError, ValueError) as error:
+        # ValueError: of absl, for a value given to --noNAME.
         _exit(f"{name}{error}\nTry --help.", BAD_USE)
     if values.help:
         print(f"{usage.strip()}\n\nFlags:\n{describe_flags(values)}")
@@ -53,11 +68,20 @@ def run(
         main(values)
     except (InterruptedRunError, KeyboardInterrupt) as error:
         _exit(str(error) or "Interrupted.", INTERRUPTED)
-    except (ValueError, FileNotFoundError, FileExistsError, NotADirectoryError, PermissionError) as error:
+    except USER_ERRORS as error:
         logging.debug("The error in full:", exc_info=True)
         _exit(f"{name}{error}", BAD_USE)
     except (ArithmeticError, FailedRunError) as error:
         _exit(f"{name}{error}", FAILED)
+    except _MACHINE_ERRORS as error:
+        logging.debug("The error in full:", exc_info=True)
+        _exit(f"{name}{_first_line(error)}", FAILED)
+
+
+def _first_line(error: Exception) -> str:
+    """Returns the error's kind and the first line of its text: TensorFlow adds its graph below."""
+    text = str(getattr(error, "message", None) or error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
 
 
 def describe_flags(values: flags.FlagValues) -> str:

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 from absl import flags
 
-from profs_tf import datasets
 from profs_tf.command_line import run
 from profs_tf.config import Config, whole_numbers
 from profs_tf.config_flags import define_one
 from profs_tf.evaluation import evaluate_in_full, format_report
+from profs_tf.metrics.inputs import check_ks
 from profs_tf.run_folder import write_atomically
+from profs_tf.run_split import PARTS, config_beside, load_part, split_to_evaluate
 from profs_tf.serving import embed_with_saved
 
 USAGE = """evaluate: report Recall@K, NMI and F1 of an exported embedder on a data set, or of embeddings.
@@ -25,21 +26,26 @@ USAGE = """evaluate: report Recall@K, NMI and F1 of an exported embedder on a da
   python -m profs_tf.evaluate --embeddings=q.npy --labels=q.txt \\
       --gallery_embeddings=g.npy --gallery_labels=g.txt
 
-With --embedder, images go through the embedder's own preprocessing, by the signatures of its SavedModel.
+With --embedder, images go through the embedder's own preprocessing, by the signatures of its SavedModel. Of
+one that lies in its run's folder, data set and split are the run's unless flags say otherwise.
 Each image is searched for among all others, left out itself by its index; images whose class has no other
 image are left out and counted; of equal distances, wrong images rank first. Embeddings are .npy files,
 float [N, D]; labels are .npy files of integers or strings, or text files with one label a line."""
 
-SPLITS = ("train", "test")
+# The flags that choose the images, by their names in the configuration.
+_OF_DATA = ("dataset", "data_dir", "train_classes", "validation_classes", "allow_partial_data")
 
 
 def define_flags(values: flags.FlagValues) -> None:
     """Defines the flags of this command."""
     for name, kind, default, text, choices in (
         ("embedder", str, None, "Folder of the SavedModel that train or export wrote.", ()),
-        ("dataset", str, Config.dataset, "Data set, as for the train command.", ()),
+        ("dataset", str, Config.dataset, "Data set, as for the train command; of a run, its own.", ()),
         ("data_dir", str, None, "Folder that holds the data set as its archive unpacks.", ()),
-        ("split", str, "test", "Unseen classes or those trained on.", SPLITS),
+        ("train_classes", str, None, "Which classes train, as for the train command; of a run, its own.", ()),
+        ("validation_classes", float, None, "Share of them held out of training; of a run, its own.", ()),
+        ("allow_partial_data", bool, False, "Whether an incomplete copy of a data set is taken.", ()),
+        ("split", str, "test", "Unseen classes, those trained on, or those held out of training.", PARTS),
         ("batch_size", int, 128, "Images embedded at once.", ()),
         ("save_embeddings", str, None, "File to write the embeddings to, as .npy.", ()),
         ("embeddings", str, None, "File with embeddings, in place of --embedder.", ()),
@@ -61,7 +67,8 @@ def define_flags(values: flags.FlagValues) -> None:
 def main(values: flags.FlagValues) -> None:
     """Evaluates by the flags."""
     ks = whole_numbers("ks", values.ks)
-    embeddings, labels, name = _embed(values) if values.embedder else _read(values)
+    _check(values)
+    embeddings, labels, name = _embed(values, ks) if values.embedder else _read(values)
     report, found = evaluate_in_full(
         embeddings,
         labels,
@@ -86,16 +93,33 @@ def main(values: flags.FlagValues) -> None:
         write_atomically(Path(values.class_csv), _class_table(found, ks))
 
 
-def _embed(values: flags.FlagValues) -> tuple:
+def _check(values: flags.FlagValues) -> None:
+    """Refuses before minutes of embedding what would be refused after them."""
+    for name, minimum in (("batch_size", 1), ("seed", 0)):
+        if values[name].value < minimum:
+            raise ValueError(f"`{name}` must be >= {minimum}, got {values[name].value}.")
+    for name in ("save_embeddings", "output_json", "class_csv"):
+        path = values[name].value
+        if path and (Path(path).is_dir() or not Path(path).absolute().parent.is_dir()):
+            raise ValueError(f"`{name}` must be a file in a folder that exists, got {path}. Make the folder.")
+
+
+def _embed(values: flags.FlagValues, ks: tuple) -> tuple:
     """Returns embeddings, class names as labels, and what they are of."""
     for name in ("embeddings", "labels", "gallery_embeddings", "gallery_labels"):
         if values[name].value:
             raise ValueError(f"`{name}` must be left out with `embedder`, got {values[name].value}.")
-    split = datasets.load(values.dataset, data_dir=values.data_dir)[SPLITS.index(values.split)]
+    config, notes = split_to_evaluate(
+        config_beside(values.embedder),
+        {name: values[name].value for name in _OF_DATA if values[name].present},
+    )
+    print("".join(f"{note}\n" for note in notes), end="", flush=True)
+    split = load_part(config, values.split)
+    check_ks(ks, len(split) - 1)
     embeddings = embed_with_saved(values.embedder, split, values.batch_size, progress=True)
     if values.save_embeddings:
         np.save(values.save_embeddings, embeddings)
-    return embeddings, np.asarray(split.class_names)[split.labels], f"{values.dataset} {values.split}"
+    return embeddings, np.asarray(split.class_names)[split.labels], f"{config.dataset} {values.split}"
 
 
 def _read(values: flags.FlagValues) -> tuple:
@@ -114,6 +138,8 @@ def _array(values: flags.FlagValues, flag: str):
         return None
     try:
         return np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise _not_read(flag, path, error) from error
     except ValueError as error:
         raise ValueError(f"`{flag}` must be a .npy file of numbers, got {path}: {error}") from error
 
@@ -122,7 +148,17 @@ def _labels(values: flags.FlagValues, flag: str):
     path = values[flag].value
     if path is None or path.endswith(".npy"):
         return _array(values, flag)
-    return np.asarray(Path(path).read_text("utf-8-sig").splitlines())
+    try:
+        return np.asarray(Path(path).read_text("utf-8-sig").splitlines())
+    except OSError as error:
+        raise _not_read(flag, path, error) from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"`{flag}` must be UTF-8 text or a .npy file, got {path}: {error}.") from error
+
+
+def _not_read(flag: str, path: str, error: OSError) -> ValueError:
+    reason = error.strerror or error
+    return ValueError(f"`{flag}` must be a file that can be read, got {path}: {reason}. Check the path.")
 
 
 def _class_table(found, ks: tuple) -> str:

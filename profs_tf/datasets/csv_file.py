@@ -67,6 +67,11 @@ def _read_rows(path: Path) -> list:
     """Returns the rows as dicts of the columns that are used, plus "line" and the resolved "path"."""
     try:
         text = path.read_text("utf-8-sig")
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise FileNotFoundError(
+            f"`path` must be a CSV file with a line for each image, got {path}: {error.strerror}. "
+            "Check csv:PATH."
+        ) from error
     except UnicodeDecodeError as error:
         raise ValueError(f"`{path}` must be UTF-8, got {error}. Save it again as UTF-8.") from error
     reader = csv.DictReader(io.StringIO(text))

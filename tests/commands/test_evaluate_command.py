@@ -32,6 +32,7 @@ def test_gives_the_training_runs_best_figures(whole_run, pictures, tmp_path):
     for name in ("recall@1", "recall@2"):
         assert f"{report[name]:.4f}" == f"{best[name]:.4f}"
         assert f"{100 * best[name]:.2f}" in done.stdout
+    assert f"By the run's configuration: folder:{pictures}." in done.stdout
     assert report["nmi"] == pytest.approx(best["nmi"], abs=1e-6)
     assert report["f1"] == pytest.approx(best["f1"], abs=1e-6)
 
@@ -96,7 +97,30 @@ def test_a_gallery_is_searched(tmp_path):
             ["--embeddings={0}/pickled.npy", "--labels={0}/l.txt"],
             "`embeddings` must be a .npy file of numbers",
         ),
-        (["--embeddings={0}/missing.npy", "--labels={0}/l.txt"], "missing.npy"),
+        (
+            ["--embeddings={0}/missing.npy", "--labels={0}/l.txt"],
+            "evaluate: `embeddings` must be a file that can be read, got {0}/missing.npy: No such file or "
+            "directory. Check the path.",
+        ),
+        (
+            ["--embeddings={0}/e.npy", "--labels={0}/missing.txt"],
+            "`labels` must be a file that can be read, got {0}/missing.txt",
+        ),
+        (["--noclustering=1"], "clustering"),
+        (["--embedder={0}", "--batch_size=0"], "`batch_size` must be >= 1, got 0."),
+        (["--embedder={0}", "--batch_size=-3"], "`batch_size` must be >= 1, got -3."),
+        (["--embedder={0}", "--seed=-1"], "`seed` must be >= 0, got -1."),
+        (["--embedder={0}", "--output_json={0}/no/r.json"], "`output_json` must be a file in a folder that"),
+        (
+            ["--embedder={0}", "--class_csv={0}"],
+            "`class_csv` must be a file in a folder that exists, got {0}",
+        ),
+        (["--embedder={0}", "--ks=9999"], "`ks` must be <= "),
+        (["--embedder={0}", "--split=validation"], "`split` validation needs the share"),
+        (
+            ["--embedder={0}", "--dataset=csv:{0}/no.csv"],
+            "`path` must be a CSV file with a line for each image, got {0}/no.csv: No such file or",
+        ),
         (["--embeddings={0}/nan.npy", "--labels={0}/l.txt", "--ks=1"], "`embeddings` must be finite"),
         (["--embeddings={0}/e.npy", "--labels={0}/l.txt", "--ks=4"], "`ks` must be <= 3"),
         (["--embeddings={0}/e.npy", "--labels={0}/l.txt", "--ks=0"], "`ks` must be an integer >= 1, got 0."),
@@ -114,7 +138,7 @@ def test_bad_use_is_refused(arguments, message, tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as stopped:
         command_line.run(evaluate.main, evaluate.define_flags, evaluate.USAGE)
     assert stopped.value.code == 2
-    assert message in capsys.readouterr().err
+    assert message.format(tmp_path) in capsys.readouterr().err
 
 
 def run_evaluate(folder, *arguments):

@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+from PIL import Image
+
+from profs_tf.config import Config
+from profs_tf.run_folder import RunFolder
+from profs_tf.run_split import config_beside, load_part, split_to_evaluate
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A CSV file of ten classes with two pictures each."""
+    lines = ["path,label"]
+    for number in range(20):
+        Image.fromarray(np.full([4, 4, 3], number, np.uint8)).save(tmp_path / f"{number}.png")
+        lines.append(f"{number}.png,class {number // 2}")
+    (tmp_path / "d.csv").write_text("\n".join(lines) + "\n")
+    return f"csv:{tmp_path / 'd.csv'}"
+
+
+def classes(config, part):
+    return [int(name[-1]) for name in load_part(config, part).class_names]
+
+
+def test_an_embedder_in_its_runs_folder_is_evaluated_by_the_runs_split(table, tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.create(Config(dataset=table, train_classes="0.7"))
+    config, notes = split_to_evaluate(config_beside(folder.embedder), {"dataset": table})
+    assert classes(config, "test") == [7, 8, 9]
+    assert classes(config, "train") == [0, 1, 2, 3, 4, 5, 6]
+    assert notes == (f"By the run's configuration: {table} --train_classes=0.7.",)
+    assert split_to_evaluate(config_beside(folder.embedder), {}).config == config
+
+
+def test_a_contradicting_flag_is_followed_and_named(table):
+    run = Config(dataset=table, train_classes="0.7")
+    config, notes = split_to_evaluate(run, {"dataset": table, "train_classes": "0.5"})
+    assert classes(config, "test") == [5, 6, 7, 8, 9]
+    assert notes[1] == (
+        "--train_classes=0.5 contradicts the run's 0.7: classes it trained on may be called unseen."
+    )
+
+
+def test_one_path_may_be_written_in_two_ways(table, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config, _ = split_to_evaluate(Config(dataset=table, train_classes="0.7"), {"dataset": "csv:d.csv"})
+    assert config.train_classes == "0.7"
+
+
+def test_another_data_set_is_split_as_its_own(table):
+    config, notes = split_to_evaluate(Config(dataset=table, train_classes="0.7"), {"dataset": "emoji"})
+    assert config == Config(dataset="emoji")
+    assert len(notes) == 1
+    assert f"{table} --train_classes=0.7" in notes[0]
+
+
+def test_held_out_classes_are_a_part_of_their_own(table):
+    config, _ = split_to_evaluate(Config(dataset=table, validation_classes=0.4), {})
+    parts = {part: classes(config, part) for part in ("train", "validation", "test")}
+    assert parts["test"] == [5, 6, 7, 8, 9]
+    assert len(parts["validation"]) == 2
+    assert sorted(parts["train"] + parts["validation"]) == [0, 1, 2, 3, 4]
+    with pytest.raises(ValueError, match="`split` validation needs .* --validation_classes=SHARE"):
+        load_part(Config(dataset=table), "validation")
+
+
+def test_without_a_run_the_flags_say_all(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    assert config_beside(tmp_path / "my_embedder") is None
+    assert split_to_evaluate(None, {"train_classes": "0.7"}) == (Config(train_classes="0.7"), ())
+
+
+def test_a_configuration_inside_the_embedder_counts(tmp_path):
+    (tmp_path / "config.json").write_text(Config(train_classes="0.7").to_json())
+    assert config_beside(tmp_path) == Config(train_classes="0.7")
+
+
+def test_a_configuration_of_something_else_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text('{"architectures": []}')
+    with pytest.raises(ValueError, match="`embedder` lies with .*unknown names: architectures"):
+        config_beside(tmp_path / "embedder")
