@@ -45,6 +45,12 @@ class Preprocessing:
             raise ValueError(f"`crop` must be >= 1 pixel, got {self.crop}.")
         if self.shift < 0:
             raise ValueError(f"`shift` must be >= 0 pixels, got {self.shift}.")
+        if self.shift >= (self.resize or self.crop):
+            # The border is the picture mirrored: it cannot be wider than the picture.
+            raise ValueError(
+                f"`shift` must be less than the picture's side of {self.resize or self.crop} pixels, "
+                f"got {self.shift}."
+            )
         if self.resize and self.crop > self.resize:
             raise ValueError(
                 f"`crop` must be <= `resize` = {self.resize}, got {self.crop}. Raise `resize` with it."

@@ -34,6 +34,8 @@ class RunFolder:
         self.tensorboard = self.path / "tensorboard"
         self.best_weights = self.path / "best" / "weights"
         self.embedder = self.path / "embedder"
+        # The folders that `create` made, the innermost first; None before it.
+        self._made = None
 
     def create(self, config: Config) -> None:
         """Makes the folder and writes the configuration into it.
@@ -53,13 +55,36 @@ class RunFolder:
             raise FileExistsError(
                 f"`output_dir` must be empty or new, got {self.path}. Choose another folder."
             )
+        missing = [path for path in (self.path, *self.path.absolute().parents) if not path.exists()]
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            write_atomically(self.config, config.to_json())
+            self._made = missing
+            self.write_config(config)
         except PermissionError as error:
             raise PermissionError(
                 f"`output_dir` must be writable, got {self.path}: {error.strerror}."
             ) from error
+
+    def write_config(self, config: Config) -> None:
+        """Writes config.json."""
+        write_atomically(self.config, config.to_json())
+
+    def discard_unless_trained(self) -> None:
+        """Removes the run that this object created if it has no checkpoint yet: it would be in the way.
+
+        Files that are not the run's stay, and folders that were there before.
+        """
+        if self._made is None or (self.checkpoints.exists() and any(self.checkpoints.iterdir())):
+            return
+        for file in (self.config, self.log, self.metrics, self.curves):
+            file.unlink(missing_ok=True)
+        for folder in (self.checkpoints, self.tensorboard, self.best_weights.parent, self.embedder):
+            shutil.rmtree(folder, ignore_errors=True)
+        for folder in self._made:
+            # Not what another process has put something into meanwhile.
+            if folder.exists() and not any(folder.iterdir()):
+                folder.rmdir()
+        self._made = None
 
     def read_config(self) -> Config:
         """Returns the configuration of the run in the folder.

@@ -10,7 +10,7 @@ from profs_tf import config_flags
 from profs_tf.building import build_model, build_preprocessing, build_sampler, load_data
 from profs_tf.callbacks import ProfsCallback, RecallCallback
 from profs_tf.checkpoints import RunCheckpoint, TrainingInterruptedError
-from profs_tf.command_line import FailedRunError, InterruptedRunError, run
+from profs_tf.command_line import USER_ERRORS, FailedRunError, InterruptedRunError, run
 from profs_tf.config import Config
 from profs_tf.embedding_board import EmbeddingBoard
 from profs_tf.evaluation import embed, evaluate, format_report
@@ -62,8 +62,14 @@ def main(values: flags.FlagValues) -> None:
     given = config_flags.given(values)
     folder = RunFolder(given.get("output_dir", ""))
     config = resumed_config(folder.read_config(), given) if values.resume else Config(**given)
-    with unreadable_files_named():
-        train(config, folder, resume=values.resume, progress=values.progress)
+    if unused := config_flags.unused(config, given):
+        print(unused, flush=True)
+    try:
+        with unreadable_files_named():
+            train(config, folder, resume=values.resume, progress=values.progress)
+    except USER_ERRORS:
+        folder.discard_unless_trained()
+        raise
 
 
 def resumed_config(saved: Config, given: dict) -> Config:
@@ -95,7 +101,8 @@ def train(config: Config, folder: RunFolder, resume: bool = False, progress: str
     make_reproducible(config.seed)
     try:
         with lost_workers_named(strategy), folder_to_write(strategy, folder.path) as path:
-            return train_with(strategy, config, folder, RunFolder(path), resume, progress)
+            own = folder if path == folder.path else RunFolder(path)
+            return train_with(strategy, config, folder, own, resume, progress)
     except LostWorkerError as error:
         raise FailedRunError(
             f"{error} Start all workers again with --output_dir={folder.path} --resume."
@@ -167,6 +174,10 @@ def train_with(strategy, config: Config, shared: RunFolder, folder: RunFolder, r
     if resume and not checkpoint.restore() and chief:
         print(f"{shared.path} has no checkpoint yet: beginning at step 0.")
     agree(strategy, "step", model.steps_taken)
+    check_epochs(config.epochs, model.steps_taken, steps_per_epoch)
+    if resume and chief:
+        # A later --resume without the flags goes on with what they changed now.
+        folder.write_config(config)
     log.keep_epochs(model.steps_taken // steps_per_epoch)
     if chief:
         describe(config, train_images, test_images, sampler, model, steps_per_epoch)
@@ -205,6 +216,16 @@ def check_ks(ks: tuple, num_test_images: int) -> None:
     """Refuses a K before training that evaluation would refuse after the first epoch."""
     if max(ks) >= num_test_images:
         raise ValueError(f"`ks` must be below the {num_test_images} images of the test split, got {max(ks)}.")
+
+
+def check_epochs(epochs: int, steps_taken: int, steps_per_epoch: int) -> None:
+    """Refuses to end a resumed run before where it is."""
+    begun = -(-steps_taken // steps_per_epoch)
+    if epochs < begun:
+        raise ValueError(
+            f"`epochs` must be >= {begun} to go on with this run, which has taken {steps_taken} steps of "
+            f"{steps_per_epoch} an epoch, got {epochs}. Raise it, or leave the flag out."
+        )
 
 
 def describe(config, train_images, test_images, sampler, model, steps_per_epoch) -> None:

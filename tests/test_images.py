@@ -111,6 +111,7 @@ def test_pictures_in_memory_must_be_square():
         ({"resize": 10, "crop": 11}, "`crop` must be <= `resize` = 10, got 11"),
         ({"crop": 0}, "`crop` must be >= 1 pixel, got 0"),
         ({"resize": -1}, "`resize` must be >= 0 pixels, got -1"),
+        ({"resize": 40, "crop": 32, "shift": 40}, "`shift` must be less than .* 40 pixels, got 40"),
         ({"shift": -1}, "`shift` must be >= 0 pixels, got -1"),
     ],
 )

@@ -15,6 +15,47 @@ def test_creates_and_reads_back(tmp_path):
     assert json.loads(folder.metrics.read_text()) == {"best": {"recall@1": 0.5}}
 
 
+def test_a_written_configuration_replaces_the_first(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.create(Config(epochs=2))
+    folder.write_config(Config(epochs=5))
+    assert folder.read_config().epochs == 5
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_an_untrained_run_is_discarded_with_the_folders_it_made(tmp_path):
+    folder = RunFolder(tmp_path / "a" / "run")
+    folder.create(Config())
+    folder.log.write_text("epoch,step\n")
+    folder.tensorboard.mkdir()
+    folder.discard_unless_trained()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_discarding_keeps_what_is_not_the_runs(tmp_path):
+    (tmp_path / "run").mkdir()
+    folder = RunFolder(tmp_path / "run")
+    folder.create(Config())
+    (tmp_path / "run" / "notes.txt").write_text("x")
+    folder.discard_unless_trained()
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["notes.txt"]
+    (tmp_path / "run" / "notes.txt").unlink()
+    folder.create(Config())
+    folder.discard_unless_trained()
+    assert (tmp_path / "run").is_dir()
+
+
+def test_a_trained_run_and_one_of_another_process_are_never_discarded(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.create(Config())
+    RunFolder(tmp_path).discard_unless_trained()
+    assert folder.config.exists()
+    folder.checkpoints.mkdir()
+    (folder.checkpoints / "ckpt-2.index").write_bytes(b"x")
+    folder.discard_unless_trained()
+    assert folder.config.exists()
+
+
 def test_another_run_is_refused_and_kept(tmp_path):
     RunFolder(tmp_path).create(Config(seed=5))
     with pytest.raises(FileExistsError, match="must not hold another run, got .* by --resume"):

@@ -1,6 +1,7 @@
 import json
 import signal
 import time
+from urllib.error import URLError
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from PIL import Image
 from run_state import assert_same_run, log_rows, start, wait_for_checkpoint
 
 from profs_tf import command_line as command_line_module
-from profs_tf import train
+from profs_tf import config_flags, train
 from profs_tf.config import Config
 
 
@@ -89,6 +90,7 @@ def test_a_finished_run_can_be_taken_further(whole_run, train_arguments, tmp_pat
     run_command("train", *train_arguments, "--epochs=2", f"--output_dir={folder}")
     run_command("train", f"--output_dir={folder}", "--resume", "--epochs=3", "--progress=none")
     assert_same_run(whole_run[0], folder)
+    assert Config.from_json((folder / "config.json").read_text()).epochs == 3
 
 
 def test_an_existing_run_is_refused_before_training(whole_run, train_arguments):
@@ -118,6 +120,8 @@ def test_an_existing_run_is_refused_before_training(whole_run, train_arguments):
         (["--ks=1,x"], "`ks` must be whole numbers"),
         (["--image_resize=24", "--image_crop=48"], "`crop` must be <= `resize` = 24, got 48."),
         (["--steps_per_execution=7"], "`steps_per_execution` must divide `steps_per_projection` = 6, got 7"),
+        (["--image_shift=1000"], "`shift` must be less than the picture's side of 24 pixels, got 1000."),
+        (["--nonormalize=3"], "normalize"),
         (["stray"], "Unexpected argument 'stray'"),
         (["--output_dir="], "`output_dir` must name a folder"),
         (["--dataset=emojis"], "`name` must be one of emoji, cub200"),
@@ -128,15 +132,68 @@ def test_bad_use_is_refused_at_once_and_leaves_nothing(
     arguments, message, train_arguments, tmp_path, monkeypatch, capsys
 ):
     folder = tmp_path / "run"
-    # Not in a process of its own, which takes seconds to start; so without what would change this one.
-    monkeypatch.setattr(train, "make_reproducible", lambda seed: None)
-    monkeypatch.setattr(command_line_module, "_start_logging", lambda: None)
-    monkeypatch.setattr("sys.argv", ["train", *train_arguments, f"--output_dir={folder}", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        command_line_module.run(train.main, train.define_flags, train.USAGE)
-    assert stopped.value.code == 2
+    code = run_here(monkeypatch, *train_arguments, f"--output_dir={folder}", *arguments)
+    assert code == 2
     assert message in capsys.readouterr().err
     assert not folder.exists()
+
+
+def run_here(monkeypatch, *arguments):
+    """Runs the command not in a process of its own, which takes seconds to start; returns its exit code."""
+    # Without what would change this process.
+    monkeypatch.setattr(train, "make_reproducible", lambda seed: None)
+    monkeypatch.setattr(command_line_module, "_start_logging", lambda: None)
+    monkeypatch.setattr("sys.argv", ["train", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        command_line_module.run(train.main, train.define_flags, train.USAGE)
+    return stopped.value.code
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "shown"),
+    [
+        (ValueError("`image` must be readable."), 2, "train: `image` must be readable."),
+        (OSError(28, "No space left on device"), 1, "train: OSError: [Errno 28] No space left on device"),
+        (URLError("no route"), 1, "train: URLError: <urlopen error no route>"),
+        (
+            tf.errors.ResourceExhaustedError(None, None, "best/weights: No space left\nNode: x"),
+            1,
+            "train: ResourceExhaustedError: best/weights: No space left",
+        ),
+    ],
+)
+def test_a_run_that_fails_before_its_first_step_says_why_in_a_line(
+    error, code, shown, train_arguments, tmp_path, monkeypatch, capsys
+):
+    def fail(*arguments, **options):
+        assert (tmp_path / "run" / "config.json").exists()
+        raise error
+
+    monkeypatch.setattr(train, "cached", fail)
+    assert run_here(monkeypatch, *train_arguments, f"--output_dir={tmp_path / 'run'}") == code
+    assert capsys.readouterr().err == f"{shown}\n"
+    # After a user's error the corrected command can take the folder.
+    assert (tmp_path / "run").exists() == (code == 1)
+
+
+def test_fewer_epochs_than_taken_are_refused():
+    train.check_epochs(3, steps_taken=120, steps_per_epoch=40)
+    for epochs, steps in ((2, 120), (2, 81)):
+        with pytest.raises(ValueError, match=f"`epochs` must be >= 3 .* {steps} steps .*, got 2"):
+            train.check_epochs(epochs, steps, 40)
+
+
+def test_flags_without_effect_are_named():
+    given = {"proximal_weight": 0.5, "steps_per_projection": 3, "hard_classes_per_seed": 2, "epochs": 3}
+    assert config_flags.unused(Config(**given, method="baseline"), given) == (
+        "unused with --method=baseline: steps_per_projection=3, proximal_weight=0.5, hard_classes_per_seed=2"
+        "; in force: steps_per_projection=1, proximal_weight=0"
+    )
+    assert config_flags.unused(Config(**given), given) == (
+        "unused with --method=profs: hard_classes_per_seed=2"
+    )
+    assert config_flags.unused(Config(**given, method="profs_hncm"), given) == ""
+    assert config_flags.unused(Config(method="baseline"), {"epochs": 3}) == ""
 
 
 def test_resuming_with_another_value_is_refused(whole_run):
