@@ -12,6 +12,7 @@ TensorFlow is installed.
 
 from __future__ import annotations
 
+import numbers
 from typing import Optional, Union
 
 import tensorflow as tf
@@ -129,6 +130,9 @@ def _find_layer(embedder: tf.keras.Model, name: str) -> tf.keras.layers.Layer:
 
 
 def _check_sizes(embedding_dim: int, input_size: Optional[int]) -> None:
+    for argument, value in (("embedding_dim", embedding_dim), ("input_size", input_size)):
+        if value is not None and not isinstance(value, numbers.Integral):
+            raise ValueError(f"`{argument}` must be a whole number, got {value!r}.")
     if embedding_dim < 1:
         raise ValueError(f"`embedding_dim` must be >= 1, got {embedding_dim}.")
     if input_size is not None and input_size < 1:

@@ -207,6 +207,8 @@ class TestOwnBackbone:
             r"`backbone` must be one of bn_inception, .*keras_cv:PRESET, .* or a Keras model, got 'vgg'",
         ),
         ({"embedding_dim": 0}, r"`embedding_dim` must be >= 1, got 0"),
+        ({"embedding_dim": 1.5}, r"`embedding_dim` must be a whole number, got 1\.5"),
+        ({"input_size": 32.0}, r"`input_size` must be a whole number, got 32\.0"),
         ({"input_size": 0}, r"`input_size` must be >= 1 pixel or None for any size, got 0"),
         ({"input_size": 8}, r"`input_shape` must be at least 16 x 16 pixels, got \(8, 8, 3\)"),
         (

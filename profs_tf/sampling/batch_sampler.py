@@ -11,7 +11,12 @@ import numpy as np
 from profs_tf.sampling import random_streams
 from profs_tf.sampling.class_table import ClassTable
 from profs_tf.sampling.representatives import REPRESENTATIVE_DRAWS, draw_representatives
-from profs_tf.sampling.schedule import Schedule, classes_in_batch, derive_steps_per_projection
+from profs_tf.sampling.schedule import (
+    Schedule,
+    check_whole,
+    classes_in_batch,
+    derive_steps_per_projection,
+)
 
 QUERIES = ("representatives", "all")
 
@@ -87,14 +92,14 @@ class BatchSampler:
         self.images_per_class = int(images_per_class)
         self.classes_per_batch = classes_in_batch(batch_size, images_per_class, self.table.num_classes)
         self.batch_size = self.classes_per_batch * self.images_per_class
-        if not 0 <= seed < 2**62:
+        if not 0 <= check_whole("seed", seed) < 2**62:
             raise ValueError(f"`seed` must be in [0, 2**62), got {seed}.")
         self.seed = int(seed)
         if steps_per_projection is None:
             steps_per_projection = derive_steps_per_projection(
                 self.num_classes, self.classes_per_batch, representative_uses
             )
-        self.schedule = Schedule(int(steps_per_projection))
+        self.schedule = Schedule(check_whole("steps_per_projection", steps_per_projection))
         if representative_draw not in REPRESENTATIVE_DRAWS:
             raise ValueError(
                 f"`representative_draw` must be one of {', '.join(REPRESENTATIVE_DRAWS)}, "

@@ -1,5 +1,7 @@
 """Which images each class has: labels of any kind, re-indexed and sorted by class once."""
 
+import numbers
+
 import numpy as np
 
 
@@ -19,7 +21,8 @@ class ClassTable:
         """Sorts the images by class, O(N log N).
 
         Args:
-            labels: [N] integers or strings: negative, not contiguous or above 2**31 as they may be.
+            labels: [N] integers or strings: negative, not contiguous or above 2**31 as they may be; also as
+                objects, as a column of a table holds them. Bytes are taken as UTF-8.
 
         Raises:
             ValueError: if `labels` is empty, not one-dimensional or not integers or strings.
@@ -30,7 +33,9 @@ class ClassTable:
                 f"`labels` must be one-dimensional and not empty, got shape {list(labels.shape)}. "
                 "Pass one integer or string for each image."
             )
-        if labels.dtype.kind not in "iuUS":
+        if labels.dtype.kind in "OS":
+            labels = _of_one_kind(labels)
+        if labels.dtype.kind not in "iuU":
             raise ValueError(f"`labels` must be integers or strings, got dtype {labels.dtype}.")
         self.class_labels, class_of_image = np.unique(labels, return_inverse=True)
         self.class_of_image = class_of_image.astype(np.int64)
@@ -56,3 +61,16 @@ class ClassTable:
         """Returns the image indices of one class, int64 [sizes[class_index]]."""
         start = self.starts[class_index]
         return self.images_by_class[start : start + self.sizes[class_index]]
+
+
+def _of_one_kind(labels: np.ndarray) -> np.ndarray:
+    """Returns labels of dtype object or bytes, [N], as strings or integers; as they are where they are mixed.
+
+    NumPy alone would make a string of what is missing in a column of strings.
+    """
+    values = [label.decode("utf-8") if isinstance(label, bytes) else label for label in labels.tolist()]
+    if all(isinstance(label, str) for label in values):
+        return np.asarray(values)
+    if all(isinstance(label, numbers.Integral) and not isinstance(label, bool) for label in values):
+        return np.asarray(values)
+    return labels

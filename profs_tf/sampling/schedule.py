@@ -1,15 +1,29 @@
 """When projections begin: the one clock of the sampler and the callback (paper, section 5.4.1)."""
 
+import numbers
 from dataclasses import dataclass
-from typing import Optional
+from typing import Any, Optional
+
+
+def check_whole(argument: str, value: Any) -> int:
+    """Returns a number, Python's or NumPy's, as an int.
+
+    Raises:
+        ValueError: if it is not a whole one by its type: 4.0 is not.
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise ValueError(f"`{argument}` must be a whole number, got {value!r}.")
+    return int(value)
 
 
 def classes_in_batch(batch_size: int, images_per_class: int, num_classes: int) -> int:
     """Returns ``C = min(B // I, L)``, the number of classes in a batch.
 
     Raises:
-        ValueError: if `batch_size` is not a positive multiple of `images_per_class`.
+        ValueError: if `batch_size` is not a positive multiple of `images_per_class`, both whole numbers.
     """
+    batch_size = check_whole("batch_size", batch_size)
+    images_per_class = check_whole("images_per_class", images_per_class)
     if images_per_class < 1:
         raise ValueError(f"`images_per_class` must be >= 1, got {images_per_class}.")
     if batch_size < 1 or batch_size % images_per_class:
@@ -35,14 +49,14 @@ def derive_steps_per_projection(
         M, optimiser steps in a projection; at least 1.
 
     Raises:
-        ValueError: if an argument is below 1.
+        ValueError: if an argument is below 1 or no whole number.
     """
     for name, value in (
         ("num_classes", num_classes),
         ("classes_per_batch", classes_per_batch),
         ("representative_uses", representative_uses),
     ):
-        if value < 1:
+        if check_whole(name, value) < 1:
             raise ValueError(f"`{name}` must be >= 1, got {value}.")
     return -(-representative_uses * num_classes // classes_per_batch)
 
@@ -58,7 +72,7 @@ class Schedule:
     steps_per_projection: int
 
     def __post_init__(self):
-        if self.steps_per_projection < 1:
+        if check_whole("steps_per_projection", self.steps_per_projection) < 1:
             raise ValueError(f"`steps_per_projection` must be >= 1, got {self.steps_per_projection}.")
 
     def projection_index(self, step: int) -> int:

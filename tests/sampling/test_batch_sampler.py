@@ -128,6 +128,12 @@ def test_single_image_class_meets_itself():
         ({"seed": -1}, r"`seed` must be in \[0, 2\*\*62\), got -1"),
         ({"representative_draw": "x"}, "`representative_draw` must be one of uniform, cyclic, got 'x'"),
         ({"queries": "x"}, "`queries` must be one of representatives, all, got 'x'"),
+        ({"steps_per_projection": 2.7}, r"`steps_per_projection` must be a whole number, got 2\.7"),
+        ({"representative_uses": 1.5}, r"`representative_uses` must be a whole number, got 1\.5"),
+        ({"batch_size": 4.0}, r"`batch_size` must be a whole number, got 4\.0"),
+        ({"images_per_class": 2.0}, r"`images_per_class` must be a whole number, got 2\.0"),
+        ({"seed": 1.5}, r"`seed` must be a whole number, got 1\.5"),
+        ({"seed": True}, "`seed` must be a whole number, got True"),
         ({"steps_per_projection": 0}, "`steps_per_projection` must be >= 1, got 0"),
         ({"batch_size": 7}, "`batch_size` must be a positive multiple"),
         ({"labels": []}, "`labels` must be one-dimensional and not empty"),
@@ -143,3 +149,35 @@ def test_bad_arguments_are_refused(arguments, message):
 def test_negative_step_is_refused():
     with pytest.raises(ValueError, match="`step` must be >= 0, got -1"):
         BatchSampler([0, 0], 2).batch(-1)
+
+
+def test_numpy_integers_are_as_good_as_python_s():
+    labels = np.repeat(np.arange(5), 4)
+    ours = BatchSampler(labels, np.int32(6), np.uint8(2), seed=np.int64(3), steps_per_projection=np.int16(4))
+    np.testing.assert_array_equal(
+        ours.batch(9).indices, BatchSampler(labels, 6, 2, seed=3, steps_per_projection=4).batch(9).indices
+    )
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array(["ä", "b", "ä", "b"], object),
+        np.array(["ä".encode(), b"b"] * 2, object),
+        np.array(["ä".encode(), b"b"] * 2),
+    ],
+)
+def test_strings_of_any_dtype_are_the_same_classes(labels):
+    table = BatchSampler(labels, 4, 2).table
+    assert table.class_labels.tolist() == ["b", "ä"]
+    assert table.class_of_image.tolist() == [1, 0, 1, 0]
+
+
+def test_integers_as_objects_keep_their_value():
+    assert BatchSampler(np.array([2**40, -1] * 2, object), 4, 2).table.class_labels.tolist() == [-1, 2**40]
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), 1, True])
+def test_a_missing_label_is_no_class(missing):
+    with pytest.raises(ValueError, match="`labels` must be integers or strings, got dtype object"):
+        BatchSampler(np.array(["a", "a", missing, "b"], object), 4, 2)
