@@ -63,7 +63,7 @@ class MiningLink:
                 f"mining, got {len(vectors)}."
             )
         if self._history is None:
-            dim = model.embedder.output_shape[-1] if vectors is None else vectors.shape[1]
+            dim = _embedding_dim(model.embedder) if vectors is None else vectors.shape[1]
             self._history = MiningHistory(self._sampler.num_classes, dim, self._sampler.lag)
             if vectors is not None:
                 self._history.memory.replace(vectors)
@@ -105,8 +105,25 @@ class MiningLink:
 
     def _install_tap(self, model: ProfsModel) -> None:
         if model.representative_tap is None:
-            shape = self._sampler.classes_per_batch, model.embedder.output_shape[-1]
-            model.representative_tap = RepresentativeTap(*shape)
+            dim = _embedding_dim(model.embedder)
+            model.representative_tap = RepresentativeTap(self._sampler.classes_per_batch, dim)
             # The train function that is there was traced without it.
             model.make_train_function(force=True)
         self._tap = model.representative_tap
+
+
+def _embedding_dim(embedder: tf.keras.Model) -> int:
+    """Returns D of a built embedder; a subclassed model does not know it, only what it was called with.
+
+    Raises:
+        ValueError: if it was never called.
+    """
+    if hasattr(embedder, "output_shape"):
+        return embedder.output_shape[-1]
+    spec = embedder.save_spec()
+    if spec is None:
+        raise ValueError(
+            "`embedder` must have been called for class mining, which needs the dimension of its embeddings; "
+            "got one that was only built. Call it once on a batch of images."
+        )
+    return embedder.compute_output_signature(spec[0][0]).shape[-1]

@@ -221,3 +221,25 @@ def test_several_steps_in_one_execution_are_refused():
     model.compile("sgd", profs.losses.ContrastiveLoss(), steps_per_execution=5)
     with pytest.raises(ValueError, match="`steps_per_execution` must be 1 with class mining, got 5"):
         train(model, 10)
+
+
+class Subclassed(tf.keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.flat = tf.keras.layers.Flatten()
+        self.head = tf.keras.layers.Dense(8, name="head")
+
+    def call(self, images):
+        return self.head(self.flat(tf.cast(images, tf.float32) / 255.0))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_a_subclassed_embedder_mines(dtype):
+    embedder = Subclassed()
+    embedder(np.zeros([1, 6, 6, 3], dtype))
+    model = profs.ProfsModel(embedder)
+    model.compile(profs.head_adam(embedder, 1e-3), profs.losses.ContrastiveLoss())
+    train(model, 4)
+    assert model.steps_taken == 4
+    assert model.representative_tap.embeddings.shape == (8, 8)
+    assert np.any(model.representative_tap.embeddings.numpy())
