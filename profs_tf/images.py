@@ -7,7 +7,7 @@ processor time for the same crop and mirror of a batch (``tools/benchmark_input.
 random numbers come from a running generator: a resumed run would not get the pictures that it would have had.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import tensorflow as tf
 
@@ -55,10 +55,6 @@ class Preprocessing:
             raise ValueError(
                 f"`crop` must be <= `resize` = {self.resize}, got {self.crop}. Raise `resize` with it."
             )
-
-    def to_dict(self) -> dict:
-        """Returns the attributes as a plain dict, for JSON."""
-        return asdict(self)
 
 
 def preprocessing_for(image_list) -> Preprocessing:
