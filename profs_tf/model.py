@@ -9,7 +9,11 @@ from typing import Optional
 import tensorflow as tf
 
 from profs_tf import replicas
+from profs_tf.losses import MetricLoss
 from profs_tf.proximal import ProximalTerm, ProximalWeight, check_proximal_weight
+
+# What Keras would compute besides the loss, in steps of its own that this model does not take.
+_NOT_COMPUTED = ("metrics", "weighted_metrics", "loss_weights")
 
 # What is watched for values that are not finite, in the order in which a step computes it.
 TERMS = ("embeddings", "loss", "proximal_penalty")
@@ -43,8 +47,10 @@ class ProfsModel(tf.keras.Model):
 
     The model trains on Keras's triple ``(images, labels, is_representative)``; the loss reads the third as
     *who may be a query*. Its outputs are the embedder's. Only the embedder is meant to be exported:
-    ``model.embedder.save(path)``; anchors, the loss's variables and the step are saved by
-    `tf.train.Checkpoint` and by `save_weights`.
+    ``model.embedder.save(path)``. `tf.train.Checkpoint`, and `save_weights` in the format of TensorFlow's
+    checkpoints, hold all that training goes on from: also anchors, the loss's variables and the step. A
+    ``.weights.h5`` file lacks the anchors: what resumes from one keeps those that `compile` made until the
+    next projection.
 
     Attributes:
         embedder: the Keras model that is trained, [B, H, W, 3] to [B, D] (or any input the data gives).
@@ -90,17 +96,26 @@ class ProfsModel(tf.keras.Model):
         """Returns the embeddings, [B, D]."""
         return self.embedder(images, training=training)
 
-    def compile(self, optimizer, loss, **kwargs):
+    def compile(self, optimizer, loss: MetricLoss, **kwargs):
         """As `tf.keras.Model.compile`; creates the anchors of the variables that are trainable now.
 
         A loss with variables of its own (boundary, centres, proxies) has them trained and saved with the
-        model, at the loss's own `variable_learning_rate` where the optimiser is a `HeadAdam`.
+        model. Where the optimiser is a `HeadAdam` they learn at the loss's own `variable_learning_rate`,
+        unless they were given a multiplier before.
+
+        Args:
+            optimizer: as for Keras.
+            loss: a `MetricLoss`, one of ``profs_tf.losses`` or of your own.
+            **kwargs: as for Keras, without `metrics`, `weighted_metrics` and `loss_weights`.
 
         Raises:
-            ValueError: if embedder, loss or optimiser were made outside the strategy's scope of this model.
+            ValueError: if the loss is no `MetricLoss`; if metrics or weights of losses are given; if
+                embedder, loss or optimiser were made outside the strategy's scope of this model.
         """
+        _check_loss(loss)
+        _check_not_given(kwargs)
         super().compile(optimizer=optimizer, loss=loss, **kwargs)
-        self.metric_loss = tf.keras.losses.get(loss)
+        self.metric_loss = loss
         strategy = self.distribute_strategy
         replicas.check_made_in_scope(strategy, "embedder", self.embedder.variables)
         replicas.check_made_in_scope(strategy, "loss", self._loss_variables())
@@ -108,8 +123,8 @@ class ProfsModel(tf.keras.Model):
             self.proximal = ProximalTerm(self.embedder.trainable_variables, self._proximal_weight)
             self.stop_vote = replicas.StopVote() if replicas.is_multi_worker(strategy) else None
         optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
-        if self._loss_variables() and hasattr(optimizer, "set_learning_rate"):
-            optimizer.set_learning_rate(self._loss_variables(), self.metric_loss.variable_learning_rate)
+        if self._loss_variables() and hasattr(optimizer, "set_default_rate"):
+            optimizer.set_default_rate(self._loss_variables(), self.metric_loss.variable_learning_rate)
         if hasattr(self.optimizer, "build"):
             # Here, not at the first step: a checkpoint can then be checked for holding every moment.
             with self.distribute_strategy.scope():
@@ -128,6 +143,17 @@ class ProfsModel(tf.keras.Model):
             while self._at_fit_end:
                 self._at_fit_end.pop()()
 
+    def evaluate(self, x=None, *arguments, **options):
+        """As `tf.keras.Model.evaluate`; returns the mean over the batches of what `test_step` computes.
+
+        A loss depends on the company in its batch: compare values of equal batches only.
+
+        Raises:
+            ValueError: if the data is not made for the replicas of this model.
+        """
+        replicas.check_input(self.distribute_strategy, x)
+        return super().evaluate(x, *arguments, **options)
+
     def at_fit_end(self, call: Callable[[], None]) -> None:
         """Has a function called once, when the `fit` that is going on ends, in whatever way."""
         self._at_fit_end.append(call)
@@ -145,17 +171,10 @@ class ProfsModel(tf.keras.Model):
     def train_step(self, data) -> dict[str, tf.Tensor]:
         """One step of Algorithm 1; returns the running means `loss` and `proximal_penalty`."""
         self._check_anchors_move()
-        images, labels, query_mask = tf.keras.utils.unpack_x_y_sample_weight(data)
         embedder_variables = self.embedder.trainable_variables
         loss_variables = self._loss_variables()
         with tf.GradientTape() as tape:
-            embeddings = self.embedder(images, training=True)
-            embeddings, labels, query_mask = replicas.whole_batch(tape, embeddings, labels, query_mask)
-            loss = own_loss = tf.cast(self.metric_loss(labels, embeddings, query_mask), tf.float32)
-            if self.embedder.losses:
-                terms = tf.add_n([tf.cast(term, tf.float32) for term in self.embedder.losses])
-                # Of these each replica has its share in the sum of gradients.
-                loss, own_loss = loss + replicas.mean(terms), own_loss + terms / replicas.count()
+            labels, embeddings, loss, own_loss = self._loss_of(data, training=True, tape=tape)
             scaled_loss = self.optimizer.get_scaled_loss(own_loss) if self._scales_loss else own_loss
         gradients = tape.gradient(scaled_loss, embedder_variables + loss_variables)
         if self._scales_loss:
@@ -178,12 +197,35 @@ class ProfsModel(tf.keras.Model):
         self._record(embeddings, loss, penalty)
         return {metric.name: metric.result() for metric in self.metrics}
 
+    def test_step(self, data) -> dict[str, tf.Tensor]:
+        """Returns the running mean `loss` of batches as in training, without the proximal penalty.
+
+        Args:
+            data: images and labels, and, where not every image may be a query, who may; as for training. The
+                embedder runs in inference mode; its regularisation is part of the loss as it is in training.
+        """
+        _, _, loss, _ = self._loss_of(data, training=False)
+        self.loss_tracker.update_state(loss)
+        return {self.loss_tracker.name: self.loss_tracker.result()}
+
+    def _loss_of(self, data, training: bool, tape: Optional[tf.GradientTape] = None) -> tuple:
+        """Returns the whole batch's labels, embeddings and loss, and what this replica differentiates."""
+        images, labels, query_mask = tf.keras.utils.unpack_x_y_sample_weight(data)
+        embeddings = self.embedder(images, training=training)
+        embeddings, labels, query_mask = replicas.whole_batch(tape, embeddings, labels, query_mask)
+        loss = own_loss = tf.cast(self.metric_loss(labels, embeddings, query_mask), tf.float32)
+        if self.embedder.losses:
+            terms = tf.add_n([tf.cast(term, tf.float32) for term in self.embedder.losses])
+            # Of these each replica has its share in the sum of gradients.
+            loss, own_loss = loss + replicas.mean(terms), own_loss + terms / replicas.count()
+        return labels, embeddings, loss, own_loss
+
     @property
     def _scales_loss(self) -> bool:
         return isinstance(self.optimizer, tf.keras.mixed_precision.LossScaleOptimizer)
 
     def _loss_variables(self) -> list:
-        return list(getattr(self.metric_loss, "trainable_variables", ()))
+        return list(self.metric_loss.trainable_variables)
 
     def _check_anchors_move(self) -> None:
         if self.proximal.is_active and not self.proximal.in_use:
@@ -199,3 +241,21 @@ class ProfsModel(tf.keras.Model):
         newly = ~tf.stack(finite) & (self.non_finite_steps < 0)
         self.non_finite_steps.assign(tf.where(newly, self.step, self.non_finite_steps))
         self.step.assign_add(1)
+
+
+def _check_loss(loss) -> None:
+    """Refuses what would not take the labels as classes and the third of the data as who may be a query."""
+    if not isinstance(loss, MetricLoss):
+        raise ValueError(
+            f"`loss` must be a MetricLoss, got {loss!r}. Pass one of profs_tf.losses, such as "
+            '`profs_tf.losses.get("contrastive")`, or a subclass of profs_tf.losses.MetricLoss.'
+        )
+
+
+def _check_not_given(options: dict) -> None:
+    for argument in _NOT_COMPUTED:
+        if options.get(argument) is not None:
+            raise ValueError(
+                f"`{argument}` must be left out, got {options[argument]!r}: only the loss is computed. "
+                "For Recall@K and others pass `callbacks=[RecallCallback(image_list)]` to `fit`."
+            )

@@ -28,6 +28,7 @@ class _Multipliers:
         self.names = {}
         self.unbound = {}  # by name, for variables not seen yet
         self.updated_without = set()
+        self.by_default = set()
         self.current = None
 
 
@@ -90,6 +91,22 @@ class HeadAdam(tf.keras.optimizers.Adam):
                 )
             self._assign(key, multiplier)
             self._multipliers.names[key] = variable.name
+            self._multipliers.by_default.discard(key)
+
+    def set_default_rate(self, variables: Sequence[tf.Variable], rate: float) -> None:
+        """Is `set_learning_rate` for those of ``variables`` that no other call or argument gave a multiplier.
+
+        A multiplier from an earlier call of this method gives way to the new one.
+        """
+        chosen = self._multipliers
+        free = []
+        for variable in variables:
+            key = self._var_key(variable)
+            if key in chosen.by_default or not (key in chosen.by_key or variable.name in chosen.unbound):
+                free.append(variable)
+        if free:
+            self.set_learning_rate(free, rate)
+            chosen.by_default.update(self._var_key(variable) for variable in free)
 
     def set_learning_rate(self, variables: Sequence[tf.Variable], rate: float) -> None:
         """Makes ``variables`` learn with ``rate`` now, and from now on in proportion to the base rate.
@@ -110,7 +127,7 @@ class HeadAdam(tf.keras.optimizers.Adam):
         if base == 0:
             raise ValueError(
                 f"`rate` must be set while the base learning rate is > 0, got {rate} at base rate 0. "
-                "Use set_multiplier."
+                "Use `set_multiplier(variables, multiplier)`; for a loss's variables before `compile`."
             )
         self.set_multiplier(variables, rate / base)
 

@@ -9,6 +9,7 @@ A collective operation that one replica runs must be run by all, in one order.
 Shapes: R replicas, b images in a replica's part, B = R b images in the batch, D embedding dimension.
 """
 
+import contextlib
 from typing import Any, Optional
 
 import tensorflow as tf
@@ -75,14 +76,17 @@ def check_input(strategy: tf.distribute.Strategy, dataset: Any) -> None:
 
 
 def whole_batch(
-    tape: tf.GradientTape, embeddings: tf.Tensor, labels: tf.Tensor, query_mask: Optional[tf.Tensor]
+    tape: Optional[tf.GradientTape],
+    embeddings: tf.Tensor,
+    labels: tf.Tensor,
+    query_mask: Optional[tf.Tensor],
 ) -> tuple:
     """Returns the embeddings, labels and query mask of the whole batch, in the order of the replicas.
 
     With one replica they are returned as they are.
 
     Args:
-        tape: that records; gradients flow to the replica's own embeddings only.
+        tape: that records; gradients flow to the replica's own embeddings only. None where no one does.
         embeddings: [b, D] of this replica.
         labels: [b] or [b, 1].
         query_mask: [b], [b, 1] or None.
@@ -94,7 +98,7 @@ def whole_batch(
         return embeddings, labels, query_mask
     context = tf.distribute.get_replica_context()
     own = [embeddings, labels] if query_mask is None else [embeddings, labels, query_mask]
-    with tape.stop_recording():
+    with contextlib.nullcontext() if tape is None else tape.stop_recording():
         # What comes from the input has no device yet, which gathering asks for.
         every = context.all_gather([tf.identity(values) for values in own], axis=0)
     size = tf.shape(embeddings)[0]

@@ -112,6 +112,9 @@ def run_case(case, strategy):
     results = {name: np.array(values) for name, values in vars(recorder).items() if isinstance(values, list)}
     # With a batch that neither divides the 51 images nor is divided by two replicas.
     results["embeddings"] = embed(embedder, DATA, preprocessing=PREPROCESSING, batch_size=7)
+    held_out = profs.BatchSampler(DATA.labels, 8, 2, seed=2)
+    pipeline = profs.train_pipeline(DATA, held_out, PREPROCESSING, strategy=strategy)
+    results["evaluation"] = np.array(model.evaluate(pipeline, steps=3, verbose=0))
     variables = {
         "weight": embedder.trainable_variables,
         "statistic": embedder.non_trainable_variables,

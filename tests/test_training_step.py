@@ -227,3 +227,130 @@ def test_proximal_weight_out_of_range_is_refused(weight):
 def test_an_embedder_without_weights_is_refused():
     with pytest.raises(ValueError, match="`embedder` must be built"):
         profs.ProfsModel(tf.keras.Sequential([tf.keras.layers.Dense(3)]))
+
+
+def compiled_model(embedder=None):
+    model = profs.ProfsModel(linear_embedder() if embedder is None else embedder, proximal_weight=WEIGHT)
+    model.compile(tf.keras.optimizers.SGD(RATE), profs.losses.ContrastiveLoss(margin=MARGIN))
+    return model
+
+
+@pytest.mark.parametrize("with_mask", [True, False])
+def test_evaluate_gives_the_mean_loss_of_the_batches(with_mask):
+    model, sampler = compiled_model(), profs.BatchSampler(LABELS, 6, 2, seed=3)
+    data = batches(sampler, 4)
+    if not with_mask:
+        data = data.map(lambda images, labels, mask: (images, labels))
+    expected = [
+        model.metric_loss(labels, model.embedder(images), *mask).numpy() for images, labels, *mask in data
+    ]
+    before = model.embedder.get_weights()
+    assert np.mean(expected) > 0
+    assert model.evaluate(data, verbose=0) == pytest.approx(np.mean(expected), rel=1e-6)
+    assert model.evaluate(data, verbose=0, return_dict=True) == {
+        "loss": pytest.approx(np.mean(expected), rel=1e-6)
+    }
+    assert model.steps_taken == 0
+    for weights, unchanged in zip(model.embedder.get_weights(), before):
+        np.testing.assert_array_equal(weights, unchanged)
+
+
+def test_evaluate_runs_the_embedder_in_inference_mode_and_counts_its_regularisation():
+    images = tf.keras.Input([FEATURES], dtype="float64")
+    x = tf.keras.layers.Dropout(0.9, dtype="float64")(images)
+    regularizer = tf.keras.regularizers.L2(0.125)
+    x = tf.keras.layers.Dense(DIM, name="head", dtype="float64", kernel_regularizer=regularizer)(x)
+    model, sampler = compiled_model(tf.keras.Model(images, x)), profs.BatchSampler(LABELS, 6, 2, seed=3)
+    ((images, labels, mask),) = batches(sampler, 1)
+    kernel = model.embedder.get_layer("head").kernel
+    expected = model.metric_loss(labels, model.embedder(images), mask) + 0.125 * tf.reduce_sum(kernel**2)
+    assert model.evaluate(images, labels, 6, 0, mask) == pytest.approx(float(expected), rel=1e-6)
+
+
+def test_validation_data_is_evaluated_after_each_epoch_and_leaves_the_training_loss_alone():
+    def fitted(**options):
+        sampler = profs.BatchSampler(LABELS, 6, 2, seed=3)
+        model = compiled_model()
+        callbacks = [profs.ProfsCallback(sampler)]
+        history = model.fit(
+            batches(sampler, 6), epochs=2, steps_per_epoch=3, callbacks=callbacks, verbose=0, **options
+        )
+        return model, history.history
+
+    held_out = batches(profs.BatchSampler(LABELS, 6, 2, seed=4), 3)
+    model, history = fitted(validation_data=held_out)
+    assert history["val_loss"][1] == pytest.approx(model.evaluate(held_out, verbose=0), rel=1e-6)
+    assert history["val_loss"][0] != history["val_loss"][1]
+    assert "val_proximal_penalty" not in history
+    _, without = fitted()
+    for name in ("loss", "proximal_penalty"):
+        assert history[name] == without[name]
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [None, "mse", "contrastive", tf.keras.losses.MeanSquaredError(), lambda y, e: tf.reduce_sum(e)],
+)
+def test_what_is_no_metric_loss_is_refused(loss):
+    with pytest.raises(ValueError, match="`loss` must be a MetricLoss, got .*profs_tf.losses"):
+        profs.ProfsModel(linear_embedder()).compile("sgd", loss)
+
+
+@pytest.mark.parametrize("argument", ["metrics", "weighted_metrics", "loss_weights"])
+def test_what_would_not_be_computed_is_refused(argument):
+    model, loss = profs.ProfsModel(linear_embedder()), profs.losses.ContrastiveLoss()
+    with pytest.raises(ValueError, match=rf"`{argument}` must be left out, got \['mae'\]"):
+        model.compile("sgd", loss, **{argument: ["mae"]})
+    model.compile("sgd", loss, **{argument: None})
+
+
+def warm_up():
+    return tf.keras.optimizers.schedules.PolynomialDecay(0.0, 10, 1e-3)
+
+
+def multiplier_of(optimizer, variable):
+    return optimizer.get_config()["multipliers"][variable.name]
+
+
+@pytest.mark.parametrize("multiplier", [0.0, 3.0])
+def test_a_multiplier_given_before_compile_stays(multiplier):
+    """As after a base rate of 0, where the loss's own rate tells no multiplier."""
+    model, loss = profs.ProfsModel(linear_embedder()), profs.losses.MarginLoss()
+    optimizer = profs.head_adam(model.embedder, warm_up())
+    with pytest.raises(ValueError, match=r"Use `set_multiplier\(variables, multiplier\)`.* before `compile`"):
+        model.compile(optimizer, loss)
+    optimizer.set_multiplier(loss.trainable_variables, multiplier)
+    for _ in range(2):
+        model.compile(optimizer, loss)
+        assert multiplier_of(optimizer, loss.boundary) == multiplier
+
+
+def test_a_multiplier_given_by_name_stays():
+    model, loss = profs.ProfsModel(linear_embedder()), profs.losses.MarginLoss()
+    optimizer = profs.optimizer.HeadAdam(warm_up(), multipliers={loss.boundary.name: 5.0})
+    model.compile(optimizer, loss)
+    assert multiplier_of(optimizer, loss.boundary) == 5.0
+
+
+def test_compiling_again_takes_the_loss_s_present_rate():
+    model, loss = profs.ProfsModel(linear_embedder()), profs.losses.MarginLoss()
+    optimizer = profs.head_adam(model.embedder, 2.0**-10)
+    for rate in (2.0**-8, 2.0**-9):
+        loss.learning_rate = rate
+        model.compile(optimizer, loss)
+        assert multiplier_of(optimizer, loss.boundary) == rate * 2**10
+
+
+@pytest.mark.parametrize(("name", "holds_anchors"), [("checkpoint", True), ("all.weights.h5", False)])
+def test_which_weights_file_holds_the_anchors(tmp_path, name, holds_anchors):
+    model, fresh = compiled_model(), compiled_model()
+    model.step.assign(7)
+    for anchor in model.proximal.anchor_weights:
+        anchor.assign_add(tf.ones_like(anchor))
+    for each in (model, fresh):
+        each(IMAGE_FEATURES)
+    model.save_weights(str(tmp_path / name))
+    fresh.load_weights(str(tmp_path / name))
+    assert fresh.steps_taken == 7
+    for got, saved in zip(fresh.proximal.anchor_weights, model.proximal.anchor_weights):
+        np.testing.assert_allclose(got, saved if holds_anchors else saved - 1.0, rtol=1e-6, atol=1e-6)
