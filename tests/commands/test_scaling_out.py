@@ -71,6 +71,7 @@ def assert_whole_folder(folder):
         assert (folder / name).exists(), name
 
 
+@pytest.mark.slow
 def test_mirrored_trains_the_emoji_as_one_device(one_device, tmp_path):
     folder = tmp_path / "run"
     done = run_command("train", *EMOJI, f"--output_dir={folder}", "--distribute=mirrored", "--cpu_replicas=2")
@@ -80,6 +81,7 @@ def test_mirrored_trains_the_emoji_as_one_device(one_device, tmp_path):
     assert_whole_folder(folder)
 
 
+@pytest.mark.slow
 def test_two_workers_train_the_emoji_as_one_device_and_one_of_them_writes(one_device, tmp_path):
     folder, scratch = tmp_path / "run", tmp_path / "scratch"
     scratch.mkdir()
