@@ -4,12 +4,15 @@ Shapes: L classes, C classes in a batch, h hard classes for each seed class.
 """
 
 from dataclasses import dataclass
+from typing import Optional
 
 import numpy as np
 
 from profs_tf.sampling.class_memory import ClassMemory
 
 STRATEGIES = ("nearest", "greedy")
+# Classes up to which sorting a row is faster than first finding its small part.
+_SORTED_WHOLE = 256
 
 
 @dataclass(frozen=True)
@@ -94,12 +97,15 @@ def _nearest(batch: _Batch, memory: ClassMemory, hard_classes: int) -> np.ndarra
     scans = _Scans(memory)
     while not batch.is_full:
         seeds_left = -(-(batch.count - len(batch.classes)) // (1 + hard_classes))
-        remoteness = scans.of_next_seed(batch, seeds_left)
+        neighbours = scans.of_next_seed(batch, seeds_left)
         batch.add_drawn()
         wanted = min(hard_classes, batch.count - len(batch.classes))
-        for neighbour in _closest_outside(remoteness, batch, wanted):
-            batch.add(neighbour)
-            wanted -= 1
+        for neighbour in neighbours:
+            if not wanted:
+                break
+            if not batch.is_in[neighbour]:
+                batch.add(neighbour)
+                wanted -= 1
         for _ in range(wanted):
             batch.add_drawn()
     return batch.as_array()
@@ -110,29 +116,33 @@ class _Scans:
 
     def __init__(self, memory: ClassMemory):
         self._memory = memory
-        self._rows: dict = {}
+        self._neighbours: dict = {}
 
-    def of_next_seed(self, batch: _Batch, seeds_left: int):
-        """Returns the scan of the seed that `add_drawn` adds next, float32 [L], or None if not seen."""
-        if batch.next_drawn() not in self._rows:
+    def of_next_seed(self, batch: _Batch, seeds_left: int) -> list:
+        """Returns the classes nearest to the seed that `add_drawn` adds next; none if it was not seen."""
+        if batch.next_drawn() not in self._neighbours:
             # Some join as neighbours of others before it is their turn, the more the fuller the batch.
             num_classes = len(self._memory.seen)
-            self._prepare(batch.upcoming(-(-seeds_left * num_classes // (num_classes - batch.count + 1))))
-        return self._rows[batch.next_drawn()]
+            number = -(-seeds_left * num_classes // (num_classes - batch.count + 1))
+            self._prepare(batch.upcoming(number), batch.count)
+        return self._neighbours[batch.next_drawn()]
 
-    def _prepare(self, seeds: np.ndarray) -> None:
+    def _prepare(self, seeds: np.ndarray, count: int) -> None:
         known = seeds[self._memory.seen[seeds]]
-        self._rows = dict.fromkeys(seeds.tolist())
-        self._rows.update(zip(known.tolist(), self._memory.remoteness(known)))
+        self._neighbours = {seed: [] for seed in seeds.tolist()}
+        # As many as a batch holds are enough: those of them that are not in it yet fill it.
+        nearest = _nearest_seen(self._memory.remoteness(known), count, np.count_nonzero(self._memory.seen))
+        self._neighbours.update(zip(known.tolist(), nearest))
 
 
 def _greedy(batch: _Batch, memory: ClassMemory, hard_classes: int) -> np.ndarray:
     del hard_classes  # every class but the first is a neighbour
     remoteness = None
     while not batch.is_full:
-        closest = _closest_outside(remoteness, batch, 1)
-        added = closest[0] if closest else batch.add_drawn()
-        if closest:
+        added = _nearest_outside(remoteness, batch)
+        if added is None:
+            added = batch.add_drawn()
+        else:
             batch.add(added)
         if memory.seen[added]:
             scan = memory.remoteness(np.array([added]))[0]
@@ -143,13 +153,30 @@ def _greedy(batch: _Batch, memory: ClassMemory, hard_classes: int) -> np.ndarray
     return batch.as_array()
 
 
-def _closest_outside(remoteness, batch: _Batch, wanted: int) -> list:
-    """Returns up to `wanted` seen classes outside the batch, nearest first, equal ones by their number."""
-    if remoteness is None or not wanted:
-        return []
+def _nearest_seen(remoteness: np.ndarray, number: int, num_seen: int) -> list:
+    """Returns the numbers of the nearest columns of each row, nearest first, equal ones by their number.
+
+    Args:
+        remoteness: float32 [S, L], infinite in the columns of the L - `num_seen` classes not seen.
+        number: how many columns, unless fewer were seen.
+        num_seen: classes seen.
+    """
+    number = min(number, num_seen)
+    if remoteness.shape[1] <= _SORTED_WHOLE:
+        return np.argsort(remoteness, axis=1, kind="stable")[:, :number].tolist()
+    return [_nearest_of_many(row, number) for row in remoteness]
+
+
+def _nearest_of_many(remoteness: np.ndarray, number: int) -> list:
+    limit = np.partition(remoteness, number - 1)[number - 1]
+    candidates = np.flatnonzero(remoteness <= limit)
+    return candidates[np.argsort(remoteness[candidates], kind="stable")][:number].tolist()
+
+
+def _nearest_outside(remoteness, batch: _Batch) -> Optional[int]:
+    """Returns the nearest seen class outside the batch, of equal ones the first; None where there is none."""
+    if remoteness is None:
+        return None
     outside = np.where(batch.is_in, np.float32(np.inf), remoteness)
-    wanted = min(wanted, len(outside))
-    limit = np.partition(outside, wanted - 1)[wanted - 1]
-    candidates = np.flatnonzero(outside <= limit)
-    nearest = candidates[np.argsort(outside[candidates], kind="stable")][:wanted]
-    return nearest[np.isfinite(outside[nearest])].tolist()
+    nearest = int(np.argmin(outside))
+    return nearest if np.isfinite(outside[nearest]) else None

@@ -1,11 +1,14 @@
-"""Runs the commands as a user types them, in processes of their own, on a folder of small drawings."""
+"""Runs the commands in processes of their own, on a folder of small drawings.
 
-import os
+Each command is started once as a user starts it; elsewhere a process that has imported TensorFlow forks it.
+"""
+
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from forked_command import ForkedCommand
 from PIL import Image, ImageDraw
 
 # Its assertions then tell what differs.
@@ -27,14 +30,25 @@ TRAIN = (
 )
 
 
-def command_line(name, *arguments):
-    return [sys.executable, "-m", f"profs_tf.{name}", *map(str, arguments)]
-
-
 def run_command(name, *arguments, expected=0, **options):
-    options = {"timeout": 300, **options}
-    done = subprocess.run(command_line(name, *arguments), capture_output=True, text=True, **options)
-    assert done.returncode == expected, done.stdout + done.stderr
+    command = ForkedCommand(name, *arguments, **options)
+    try:
+        output, errors = command.communicate(timeout=300)
+    finally:
+        command.kill()
+    return as_expected(
+        subprocess.CompletedProcess(command.args, command.returncode, output, errors), expected
+    )
+
+
+def run_as_typed(name, *arguments, expected=0):
+    words = [sys.executable, "-m", f"profs_tf.{name}", *map(str, arguments)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+    return as_expected(done, expected)
+
+
+def as_expected(done, code):
+    assert done.returncode == code, done.stdout + done.stderr
     return done
 
 
@@ -66,9 +80,4 @@ def train_arguments(pictures):
 def whole_run(train_arguments, tmp_path_factory):
     """The folder and the output of a run that nothing interrupted."""
     folder = tmp_path_factory.mktemp("runs") / "whole"
-    done = run_command("train", *train_arguments, f"--output_dir={folder}", env=environment())
-    return folder, done
-
-
-def environment(**changes):
-    return {**os.environ, **changes}
+    return folder, run_as_typed("train", *train_arguments, f"--output_dir={folder}")

@@ -2,12 +2,11 @@
 
 import csv
 import json
-import subprocess
 import time
 
 import numpy as np
 import tensorflow as tf
-from conftest import command_line
+from forked_command import ForkedCommand
 
 # Figures of time differ between any two runs.
 CLOCKS = ("images_per_second", "evaluation_seconds")
@@ -45,12 +44,7 @@ def assert_same_run(expected, got):
 
 
 def start(train_arguments, folder):
-    return subprocess.Popen(
-        command_line("train", *train_arguments, f"--output_dir={folder}"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    return ForkedCommand("train", *train_arguments, f"--output_dir={folder}", merged=True)
 
 
 def wait_for_checkpoint(folder, process, step):

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import run_command
+from conftest import run_as_typed, run_command
 
 import profs_tf
 from profs_tf import command_line
@@ -20,7 +20,7 @@ profs_tf.evaluate = evaluate_function
 def test_gives_the_training_runs_best_figures(whole_run, pictures, tmp_path):
     folder, _ = whole_run
     output = tmp_path / "report.json"
-    done = run_command(
+    done = run_as_typed(
         "evaluate",
         f"--embedder={folder / 'embedder'}",
         f"--dataset=folder:{pictures}",
@@ -155,7 +155,7 @@ def test_a_missing_embedder_is_refused(tmp_path):
 def test_export_gives_the_embedder_that_training_wrote(whole_run, tmp_path):
     folder, _ = whole_run
     output = tmp_path / "exported"
-    run_command("export", f"--run_dir={folder}", f"--output={output}", "--formats=saved_model,tflite")
+    run_as_typed("export", f"--run_dir={folder}", f"--output={output}", "--formats=saved_model,tflite")
     images = tf.random.stateless_uniform([3, 24, 24, 3], [1, 2], 0, 256, tf.int32)
     ours, theirs = (
         tf.saved_model.load(str(path)).signatures["uint8_images"](images=tf.cast(images, tf.uint8))[

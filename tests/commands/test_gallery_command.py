@@ -4,7 +4,7 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import run_command
+from conftest import run_as_typed, run_command
 
 from profs_tf import command_line, gallery
 from profs_tf.datasets.image_list import ImageList
@@ -26,8 +26,8 @@ def test_draws_random_queries_reproducibly(whole_run, pictures, tmp_path):
         "--num_queries=10",
         "--k=3",
     ]
-    for name in ("a", "b"):
-        done = run_command("gallery", *flags, f"--output={tmp_path / name}")
+    for run, name in ((run_as_typed, "a"), (run_command, "b")):
+        done = run("gallery", *flags, f"--output={tmp_path / name}")
     assert "10 queries" in done.stdout
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     data = data_of(tmp_path / "a")

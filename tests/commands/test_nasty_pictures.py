@@ -1,4 +1,4 @@
-"""All commands on a folder of the pictures that break other tools, as a user types them."""
+"""All commands on a folder of the pictures that break other tools."""
 
 import io
 import json
@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from conftest import TRAIN, environment, run_command
+from conftest import TRAIN, run_as_typed, run_command
 from PIL import Image, ImageDraw, ImageOps
 
 CLASSES = ["a b", "Käse", "Ёлка", "猫", "é\u0301", "z [1] {x} %d #"]
@@ -94,7 +94,7 @@ def nasty(tmp_path_factory):
 def run(nasty, tmp_path_factory):
     """The folder of a short run on them."""
     folder = tmp_path_factory.mktemp("runs") / "läuft"
-    run_command("train", *train_arguments(nasty, folder), env=environment())
+    run_command("train", *train_arguments(nasty, folder))
     return folder
 
 
@@ -134,7 +134,7 @@ def test_training_and_evaluation_agree_and_see_the_right_pictures(run, nasty, tm
 
 
 def test_check_data_finds_nothing_wrong(nasty):
-    done = run_command("check_data", f"--dataset=folder:{nasty}")
+    done = run_as_typed("check_data", f"--dataset=folder:{nasty}")
     assert done.stdout.count("unreadable files: 0") == 1
     # Some releases of Pillow call 16 bit grey "I".
     for part in ("L 3", "CMYK 3", "RGBA 3", "I(;16)? 3", "GIF 3", "JPEG 12", "PNG 15", "height 1 to"):

@@ -1,13 +1,12 @@
 import json
 import os
 import signal
-import subprocess
 import time
 
 import numpy as np
 import pytest
-from conftest import command_line as words_of
-from conftest import environment, run_command
+from conftest import run_as_typed, run_command
+from forked_command import ForkedCommand
 from PIL import Image
 
 import profs_tf as profs
@@ -32,7 +31,7 @@ def run_here(monkeypatch, capsys, *words, expected=0):
 def indexed(whole_run, pictures, tmp_path_factory):
     """An index of the folder of drawings by the trained embedder, and what the command printed."""
     path = tmp_path_factory.mktemp("index") / "index"
-    done = run_command(
+    done = run_as_typed(
         "retrieve", f"--index={path}", f"--embedder={whole_run[0] / 'embedder'}", f"--folder={pictures}"
     )
     return path, done
@@ -76,16 +75,12 @@ def test_killed_and_run_again_gives_the_same_index(whole_run, tmp_path):
     for number in range(1700):
         Image.fromarray(random.integers(0, 256, (8, 8, 3), np.uint8)).save(folder / f"{number:04}.png")
     flags = [f"--embedder={whole_run[0] / 'embedder'}", f"--folder={folder}", "--batch_size=16"]
-    process = subprocess.Popen(
-        words_of("retrieve", f"--index={tmp_path / 'killed'}", *flags),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=environment(),
-    )
+    process = ForkedCommand("retrieve", f"--index={tmp_path / 'killed'}", *flags)
     while not list((tmp_path / "killed").glob("chunks/*.npz")) and process.poll() is None:
         time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
     assert not (tmp_path / "killed/index.json").exists()
     run_command("retrieve", f"--index={tmp_path / 'killed'}", *flags)
     profs.ImageIndex.build(folder, whole_run[0] / "embedder", tmp_path / "whole", batch_size=16)

@@ -1,11 +1,12 @@
 """The train command on several replicas and on several workers, as a user starts it."""
 
+import os
 import signal
-import subprocess
 import time
 
 import pytest
-from conftest import command_line, environment, run_command
+from conftest import run_command
+from forked_command import ForkedCommand
 from run_state import assert_same_run, log_rows, metrics_of, wait_for_checkpoint
 from worker_processes import tf_configs
 
@@ -24,12 +25,12 @@ EMOJI = (
 
 def start_workers(*arguments, **changes):
     return [
-        subprocess.Popen(
-            command_line("train", *arguments, "--distribute=multi_worker"),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=environment(TF_CONFIG=tf_config, **changes),
+        ForkedCommand(
+            "train",
+            *arguments,
+            "--distribute=multi_worker",
+            merged=True,
+            env={**os.environ, "TF_CONFIG": tf_config, **changes},
         )
         for tf_config in tf_configs(2)
     ]

@@ -6,7 +6,7 @@ from urllib.error import URLError
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import STEPS_PER_EPOCH, run_command
+from conftest import STEPS_PER_EPOCH, run_as_typed, run_command
 from PIL import Image
 from run_state import assert_same_run, log_rows, start, wait_for_checkpoint
 
@@ -215,7 +215,7 @@ def test_missing_data_says_where_to_get_it(tmp_path):
 
 
 def test_help_teaches():
-    done = run_command("train", "--help")
+    done = run_as_typed("train", "--help")
     assert done.stderr == ""
     for expected in (
         "--flagfile=experiments/emoji.flags",

@@ -1,8 +1,11 @@
+from unittest import mock
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from profs_tf.sampling import class_mining
 from profs_tf.sampling.class_memory import ClassMemory
 from profs_tf.sampling.class_mining import ClassMining
 
@@ -62,8 +65,11 @@ def test_equals_the_loop(num_classes, hard, seed, share_unseen, data):
     count = data.draw(st.integers(1, num_classes))
     memory = filled_memory(embeddings, unseen)
     order = np.random.default_rng(seed + 1).permutation(num_classes)
-    got = ClassMining(hard).choose(np.random.default_rng(seed + 1), memory, count)
-    assert got.tolist() == nearest_by_loop(embeddings, memory.seen, order, count, hard)
+    # As for few classes, and as for many.
+    for sorted_whole in (num_classes, 0):
+        with mock.patch.object(class_mining, "_SORTED_WHOLE", sorted_whole):
+            got = ClassMining(hard).choose(np.random.default_rng(seed + 1), memory, count)
+        assert got.tolist() == nearest_by_loop(embeddings, memory.seen, order, count, hard)
     got = ClassMining(hard, "greedy").choose(np.random.default_rng(seed + 1), memory, count)
     assert got.tolist() == greedy_by_loop(embeddings, memory.seen, order, count)
 
