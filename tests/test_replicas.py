@@ -1,13 +1,12 @@
 """Several replicas compute what one device computes; each case runs in processes of its own."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from forked_process import ForkedProcess
 from worker_processes import tf_configs
 
 from profs_tf import replicas
@@ -30,13 +29,7 @@ HALF = "margin-profs-frozen-mixed_float16"
 
 
 def start(distribute, output, cases, **environment):
-    return subprocess.Popen(
-        [sys.executable, str(SCRIPT), distribute, str(output), *cases],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, **environment},
-    )
+    return ForkedProcess(SCRIPT, distribute, output, *cases, merged=True, env={**os.environ, **environment})
 
 
 def finish(*processes, timeout=1500):

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from forked_command import ForkedCommand
+from forked_process import run_forked
 from PIL import Image, ImageDraw
 
 # Its assertions then tell what differs.
@@ -31,14 +31,7 @@ TRAIN = (
 
 
 def run_command(name, *arguments, expected=0, **options):
-    command = ForkedCommand(name, *arguments, **options)
-    try:
-        output, errors = command.communicate(timeout=300)
-    finally:
-        command.kill()
-    return as_expected(
-        subprocess.CompletedProcess(command.args, command.returncode, output, errors), expected
-    )
+    return as_expected(run_forked("-m", f"profs_tf.{name}", *arguments, **options), expected)
 
 
 def run_as_typed(name, *arguments, expected=0):

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import tensorflow as tf
-from forked_command import ForkedCommand
+from forked_process import ForkedProcess
 
 # Figures of time differ between any two runs.
 CLOCKS = ("images_per_second", "evaluation_seconds")
@@ -44,7 +44,7 @@ def assert_same_run(expected, got):
 
 
 def start(train_arguments, folder):
-    return ForkedCommand("train", *train_arguments, f"--output_dir={folder}", merged=True)
+    return ForkedProcess("-m", "profs_tf.train", *train_arguments, f"--output_dir={folder}", merged=True)
 
 
 def wait_for_checkpoint(folder, process, step):

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 from conftest import run_as_typed, run_command
-from forked_command import ForkedCommand
+from forked_process import ForkedProcess
 from PIL import Image
 
 import profs_tf as profs
@@ -75,7 +75,7 @@ def test_killed_and_run_again_gives_the_same_index(whole_run, tmp_path):
     for number in range(1700):
         Image.fromarray(random.integers(0, 256, (8, 8, 3), np.uint8)).save(folder / f"{number:04}.png")
     flags = [f"--embedder={whole_run[0] / 'embedder'}", f"--folder={folder}", "--batch_size=16"]
-    process = ForkedCommand("retrieve", f"--index={tmp_path / 'killed'}", *flags)
+    process = ForkedProcess("-m", "profs_tf.retrieve", f"--index={tmp_path / 'killed'}", *flags)
     while not list((tmp_path / "killed").glob("chunks/*.npz")) and process.poll() is None:
         time.sleep(0.005)
     process.kill()

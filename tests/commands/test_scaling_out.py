@@ -6,7 +6,7 @@ import time
 
 import pytest
 from conftest import run_command
-from forked_command import ForkedCommand
+from forked_process import ForkedProcess
 from run_state import assert_same_run, log_rows, metrics_of, wait_for_checkpoint
 from worker_processes import tf_configs
 
@@ -25,8 +25,9 @@ EMOJI = (
 
 def start_workers(*arguments, **changes):
     return [
-        ForkedCommand(
-            "train",
+        ForkedProcess(
+            "-m",
+            "profs_tf.train",
             *arguments,
             "--distribute=multi_worker",
             merged=True,

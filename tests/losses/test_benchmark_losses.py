@@ -1,8 +1,7 @@
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forked_process import run_forked
 
 TOOL = Path(__file__).parents[2] / "tools" / "benchmark_losses.py"
 SMALL = [
@@ -13,8 +12,7 @@ SMALL = [
 
 @pytest.mark.parametrize(("target", "status"), [("1e9", 0), ("0", 1)])
 def test_prints_every_loss_and_tells_by_its_status(target, status):
-    command = [sys.executable, str(TOOL), *SMALL, f"--target={target}"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = run_forked(TOOL, *SMALL, f"--target={target}")
     assert result.returncode == status, result.stderr
     lines = result.stdout.splitlines()
     assert lines[0].startswith("conv4, 2 images: ")

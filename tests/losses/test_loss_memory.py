@@ -1,11 +1,10 @@
 """No loss may need memory that is cubic in the batch."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forked_process import run_forked
 
 SCRIPT = """
 import json, resource, sys
@@ -49,8 +48,7 @@ def test_less_than_one_cube_for_512_images(images_per_class, mode, names):
     One float32 [B, B, B] object is 512 MB, half of what a loss may take.
     """
     arguments = [str(Path(__file__).parent), str(images_per_class), mode, *names]
-    command = [sys.executable, "-c", SCRIPT, *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = run_forked("-c", SCRIPT, *arguments)
     assert result.returncode == 0, result.stderr
     megabytes = json.loads(result.stdout)
     assert max(megabytes.values()) < 500, megabytes

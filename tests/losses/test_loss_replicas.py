@@ -1,8 +1,8 @@
 """A stock Keras model on two replicas, which a test makes of one processor."""
 
-import subprocess
-import sys
 from pathlib import Path
+
+from forked_process import run_forked
 
 REPLICAS = """
 import sys
@@ -34,6 +34,5 @@ for one, two in zip(tf.nest.flatten(results[0]), tf.nest.flatten(results[1])):
 
 def test_two_replicas_with_one_batch_each_step_like_one():
     """The same value and the same step, of the embedder and of the boundary, not twice as long a one."""
-    command = [sys.executable, "-c", REPLICAS, str(Path(__file__).parent)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = run_forked("-c", REPLICAS, Path(__file__).parent)
     assert result.returncode == 0, result.stderr

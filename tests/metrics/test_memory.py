@@ -1,15 +1,15 @@
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forked_process import run_forked
 
 TOOL = Path(__file__).parents[2] / "tools" / "benchmark_evaluation.py"
 
 
 def gigabytes(*size):
-    command = [sys.executable, str(TOOL), "memory", *size]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    done = run_forked(TOOL, "memory", *size, timeout=1500)
+    assert done.returncode == 0, done.stderr
+    output = done.stdout
     line = next(line for line in output.splitlines() if "above the embeddings" in line)
     return float(line.split("embeddings")[1].split()[0])
 

@@ -1,6 +1,6 @@
-import subprocess
-import sys
 from pathlib import Path
+
+from forked_process import run_forked
 
 TOOL = Path(__file__).parents[2] / "tools" / "benchmark_mining.py"
 SMALL = [
@@ -10,8 +10,7 @@ SMALL = [
 
 
 def test_prints_ratios_and_waits_and_tells_by_its_status():
-    command = [sys.executable, str(TOOL), *SMALL]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = run_forked(TOOL, *SMALL)
     lines = result.stdout.splitlines()
     assert lines[0].startswith("conv4, 8 images of 32 pixels: "), result.stderr
     shares = []

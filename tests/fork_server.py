@@ -1,9 +1,9 @@
-"""Imports what the commands import, and forks to run one: python command_server.py SOCKET.
+"""Imports what tests' processes import, and forks to run one: python fork_server.py SOCKET.
 
-What it forks is the command with its own arguments, folder, environment and outputs, which ends as the
+What it forks is a process with its own arguments, folder, environment and outputs, which ends as the
 interpreter ends; only the seconds that TensorFlow takes to be imported are saved. SOCKET is the number of an
 open Unix socket. A message is the JSON of a request and three files: standard output, standard error, and a
-pipe for the command's process number and, once it has ended, how.
+pipe for the process's number and, once it has ended, how.
 """
 
 import importlib
@@ -13,6 +13,7 @@ import runpy
 import signal
 import socket
 import sys
+from pathlib import Path
 
 import profs_tf
 
@@ -34,7 +35,7 @@ def import_all():
 
 
 def serve(requests):
-    """Forks a command for every request; returns its words in the process that is to run it, else nothing."""
+    """Forks for every request; returns its words in the process that is to run them, else nothing."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         message, files, _, _ = socket.recv_fds(requests, LARGEST_MESSAGE, 3)
@@ -70,11 +71,23 @@ def become(request, output, errors):
     return request["words"]
 
 
+def run(words):
+    """Does what `python WORDS...` does with a module (-m), code (-c) or a script."""
+    if words[0] == "-m":
+        sys.argv[1:] = words[2:]
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    elif words[0] == "-c":
+        sys.argv[:] = ["-c", *words[2:]]
+        exec(compile(words[1], "<string>", "exec"), {"__name__": "__main__"})
+    else:
+        sys.argv[:] = words
+        sys.path[0] = str(Path(words[0]).parent)
+        runpy.run_path(words[0], run_name="__main__")
+
+
 if __name__ == "__main__":
     import_all()
     with socket.socket(fileno=int(sys.argv[1])) as connection:
-        words = serve(connection)
-    if words:
-        name, *arguments = words
-        sys.argv[1:] = arguments
-        runpy.run_module(f"profs_tf.{name}", run_name="__main__", alter_sys=True)
+        words_to_run = serve(connection)
+    if words_to_run:
+        run(words_to_run)

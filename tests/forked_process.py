@@ -1,4 +1,4 @@
-"""Starts commands by forking a process that has imported TensorFlow, with the interface of subprocess."""
+"""Starts Python by forking a process that has imported TensorFlow, with the interface of subprocess."""
 
 import atexit
 import json
@@ -12,12 +12,12 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-SERVER = Path(__file__).parent / "command_server.py"
+SERVER = Path(__file__).with_name("fork_server.py")
 
 
 @cache
 def server():
-    """Returns the socket of this process's server, which is started by the first command."""
+    """Returns the socket of this process's server, which its first use starts."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
@@ -34,21 +34,30 @@ def server():
     return ours
 
 
-class ForkedCommand:
-    """A running command, as `subprocess.Popen` has it for those of its methods that are here.
+def run_forked(*words, timeout=300, **options):
+    """Runs Python to its end; returns its outputs and exit code as `subprocess.run` does."""
+    process = ForkedProcess(*words, **options)
+    try:
+        output, errors = process.communicate(timeout)
+    finally:
+        process.kill()
+    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+
+class ForkedProcess:
+    """A running Python, as `subprocess.Popen` has it for those of its methods that are here.
 
     Args:
-        name: of the command: train.
-        arguments: as the user types them.
+        words: what the user types after `python`: -m and a module, -c and code, or a script; then arguments.
         merged: standard error goes to standard output.
-        env: whole environment of the command (default: this process's).
+        env: whole environment of the process (default: this process's).
         cwd: its folder (default: this process's).
     """
 
-    def __init__(self, name, *arguments, merged=False, env=None, cwd=None):
-        self.args = [name, *map(str, arguments)]
+    def __init__(self, *words, merged=False, env=None, cwd=None):
+        self.args = [str(word) for word in words]
         self.returncode = None
-        self._output = self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - open while the command runs
+        self._output = self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - open while the process runs
         if not merged:
             self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         request = {
