@@ -49,6 +49,9 @@ setup(
             "pyyaml>=5.4",
             "ruff==0.17.6",
             "tf-slim==1.1.0",
+            # With which tests build the package's own wheel.
+            "setuptools>=64",
+            "wheel>=0.38",
         ],
         "gpu": ["tensorflow[and-cuda]>=2.15.0,<2.16"],
         "datasets": ["resvg-py>=0.3"],

@@ -174,7 +174,9 @@ def test_two_runs_are_equal_under_load(whole_run):
     assert_equal_runs(whole_run, (classes, weights(model)))
 
 
-@pytest.mark.parametrize("stop", [1, 2, 7, 31, 58])
+@pytest.mark.parametrize(
+    "stop", [1, 7, 31, *(pytest.param(stop, marks=pytest.mark.slow) for stop in (2, 58))]
+)
 def test_a_resumed_run_is_equal(stop, whole_run, tmp_path):
     first = make_model()
     first_sampler = make_sampler()

@@ -58,8 +58,10 @@ def run_notebook(few_emoji, folder, monkeypatch, *changes):
     return names
 
 
-def test_notebook_code_runs_as_written(few_emoji, tmp_path, monkeypatch):
-    names = run_notebook(few_emoji, tmp_path, monkeypatch)
+# Keras takes most of a minute to save Inception V1.
+@pytest.mark.parametrize("backbone", ["conv4", pytest.param("inception_v1", marks=pytest.mark.slow)])
+def test_notebook_code_runs_as_written(backbone, few_emoji, tmp_path, monkeypatch):
+    names = run_notebook(few_emoji, tmp_path, monkeypatch, ('"inception_v1"', f'"{backbone}"'))
     assert names["embedder"].name == "embedder"
     assert names["embedder"].output_shape == (None, 512)
     assert int(names["model"].step) == 2

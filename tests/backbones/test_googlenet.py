@@ -152,6 +152,7 @@ np.savez("outputs.npz", *outputs)
 """
 
 
+@pytest.mark.slow
 def test_the_normalisation_loads_without_this_package(loaded, tmp_path):
     """Keras has no layer of it. The stem holds both normalisations."""
     stem = tf.keras.Model(loaded.input, loaded.get_layer("conv2.norm2").output)

@@ -102,7 +102,9 @@ def test_momentum_of_the_statistics(loaded, network):
 
 
 @pytest.mark.parametrize(
-    "suffix", [".h5", ".keras", pytest.param("", marks=pytest.mark.slow)], ids=["h5", "keras", "SavedModel"]
+    "suffix",
+    [".h5", *(pytest.param(suffix, marks=pytest.mark.slow) for suffix in (".keras", ""))],
+    ids=["h5", "keras", "SavedModel"],
 )
 @pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file:UserWarning")
 def test_every_file_format_stores_it(network, tmp_path, suffix):

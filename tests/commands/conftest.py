@@ -3,6 +3,9 @@
 Each command is started once as a user starts it; elsewhere a process that has imported TensorFlow forks it.
 """
 
+import contextlib
+import fcntl
+import json
 import subprocess
 import sys
 
@@ -28,6 +31,8 @@ TRAIN = (
     "--progress=none",
     "--tensorboard=full",
 )
+# Four of the six classes are in a batch, so mining has a choice.
+MINED = ("--method=profs_hncm", "--hard_classes_per_seed=1", "--batch_size=8")
 
 
 def run_command(name, *arguments, expected=0, **options):
@@ -46,13 +51,35 @@ def as_expected(done, code):
 
 
 @pytest.fixture(scope="session")
-def pictures(tmp_path_factory):
+def shared(tmp_path_factory, worker_id):
+    """A folder that pytest's workers have in common."""
+    own = tmp_path_factory.getbasetemp()
+    return own if worker_id == "master" else own.parent
+
+
+@contextlib.contextmanager
+def to_make(folder):
+    """Tells whether a folder is still to be made, and has other workers wait until it is."""
+    with open(folder.with_suffix(".lock"), "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield not folder.exists()
+
+
+@pytest.fixture(scope="session")
+def pictures(shared):
     """A folder of 12 classes with 5 pictures each: a shape in a colour, somewhere."""
-    root = tmp_path_factory.mktemp("bilder ü")
+    root = shared / "bilder ü"
+    with to_make(root) as missing:
+        if missing:
+            draw_pictures(root)
+    return root
+
+
+def draw_pictures(root):
     random = np.random.default_rng(0)
     for number in range(12):
         folder = root / f"class {number:02}"
-        folder.mkdir()
+        folder.mkdir(parents=True)
         colour = tuple(int(value) for value in random.integers(0, 200, 3))
         for copy in range(5):
             picture = Image.new("RGB", (30, 30), "white")
@@ -61,7 +88,6 @@ def pictures(tmp_path_factory):
             draw = ImageDraw.Draw(picture)
             (draw.ellipse if number % 2 else draw.rectangle)(box, fill=colour)
             picture.save(folder / f"{copy}.png")
-    return root
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +96,17 @@ def train_arguments(pictures):
 
 
 @pytest.fixture(scope="session")
-def whole_run(train_arguments, tmp_path_factory):
+def mined_arguments(train_arguments):
+    """Of a run with everything that a resumed one must take up again."""
+    return (*train_arguments, *MINED)
+
+
+@pytest.fixture(scope="session")
+def whole_run(mined_arguments, shared):
     """The folder and the output of a run that nothing interrupted."""
-    folder = tmp_path_factory.mktemp("runs") / "whole"
-    return folder, run_as_typed("train", *train_arguments, f"--output_dir={folder}")
+    folder, printed = shared / "whole", shared / "whole.json"
+    with to_make(folder) as missing:
+        if missing:
+            done = run_as_typed("train", *mined_arguments, f"--output_dir={folder}")
+            printed.write_text(json.dumps([done.args, done.returncode, done.stdout, done.stderr]))
+    return folder, subprocess.CompletedProcess(*json.loads(printed.read_text()))

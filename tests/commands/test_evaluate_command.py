@@ -155,7 +155,7 @@ def test_a_missing_embedder_is_refused(tmp_path):
 def test_export_gives_the_embedder_that_training_wrote(whole_run, tmp_path):
     folder, _ = whole_run
     output = tmp_path / "exported"
-    run_as_typed("export", f"--run_dir={folder}", f"--output={output}", "--formats=saved_model,tflite")
+    run_command("export", f"--run_dir={folder}", f"--output={output}", "--formats=saved_model,tflite")
     images = tf.random.stateless_uniform([3, 24, 24, 3], [1, 2], 0, 256, tf.int32)
     ours, theirs = (
         tf.saved_model.load(str(path)).signatures["uint8_images"](images=tf.cast(images, tf.uint8))[

@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import run_as_typed, run_command
+from conftest import run_command
 from forked_process import ForkedProcess
 from PIL import Image
 
@@ -31,7 +31,7 @@ def run_here(monkeypatch, capsys, *words, expected=0):
 def indexed(whole_run, pictures, tmp_path_factory):
     """An index of the folder of drawings by the trained embedder, and what the command printed."""
     path = tmp_path_factory.mktemp("index") / "index"
-    done = run_as_typed(
+    done = run_command(
         "retrieve", f"--index={path}", f"--embedder={whole_run[0] / 'embedder'}", f"--folder={pictures}"
     )
     return path, done

@@ -57,9 +57,9 @@ def test_tensorboard_holds_the_log(whole_run):
     assert len((folder / "tensorboard/projector/embeddings.tsv").read_text().splitlines()) == 30
 
 
-def test_killed_in_mid_epoch_and_resumed_equals_never_killed(whole_run, train_arguments, tmp_path):
+def test_killed_in_mid_epoch_and_resumed_equals_never_killed(whole_run, mined_arguments, tmp_path):
     folder = tmp_path / "killed"
-    process = start(train_arguments, folder)
+    process = start(mined_arguments, folder)
     wait_for_checkpoint(folder, process, STEPS_PER_EPOCH)
     time.sleep(0.15)
     process.kill()
@@ -70,24 +70,26 @@ def test_killed_in_mid_epoch_and_resumed_equals_never_killed(whole_run, train_ar
     assert_same_run(whole_run[0], folder)
 
 
-@pytest.mark.parametrize(("number", "name"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "SIGINT")])
-def test_a_signal_saves_and_the_resumed_run_is_the_same(number, name, whole_run, train_arguments, tmp_path):
+def test_signals_save_and_the_resumed_run_is_the_same(whole_run, mined_arguments, tmp_path):
     folder = tmp_path / "stopped"
-    process = start((*train_arguments, "--checkpoint_every_steps=7"), folder)
-    wait_for_checkpoint(folder, process, STEPS_PER_EPOCH)
-    time.sleep(0.1)
-    process.send_signal(number)
-    output, _ = process.communicate(timeout=100)
-    assert process.returncode == 130, output
-    assert f"{name} at step" in output
-    assert "--resume" in output
-    run_command("train", f"--output_dir={folder}", "--resume", "--progress=none")
+    arguments = (*mined_arguments, "--checkpoint_every_steps=7")
+    for number, step in ((signal.SIGINT, 7), (signal.SIGTERM, STEPS_PER_EPOCH + 7)):
+        process = start(arguments, folder)
+        wait_for_checkpoint(folder, process, step)
+        time.sleep(0.1)
+        process.send_signal(number)
+        output, _ = process.communicate(timeout=100)
+        assert process.returncode == 130, output
+        assert f"{number.name} at step" in output
+        assert "--resume" in output
+        arguments = ("--resume", "--progress=none")
+    run_command("train", f"--output_dir={folder}", *arguments)
     assert_same_run(whole_run[0], folder)
 
 
-def test_a_finished_run_can_be_taken_further(whole_run, train_arguments, tmp_path):
+def test_a_finished_run_can_be_taken_further(whole_run, mined_arguments, tmp_path):
     folder = tmp_path / "longer"
-    run_command("train", *train_arguments, "--epochs=2", f"--output_dir={folder}")
+    run_command("train", *mined_arguments, "--epochs=1", f"--output_dir={folder}")
     run_command("train", f"--output_dir={folder}", "--resume", "--epochs=3", "--progress=none")
     assert_same_run(whole_run[0], folder)
     assert Config.from_json((folder / "config.json").read_text()).epochs == 3

@@ -36,10 +36,10 @@ OF_TRIPLES = ["angular", "triplet_semi_hard", "margin_distance_weighted"]
     ("images_per_class", "mode", "names"),
     [
         (2, "eager", []),
-        (512, "eager", []),
+        pytest.param(512, "eager", [], marks=pytest.mark.slow),
         (2, "graph", OF_TRIPLES),
-        (2, "xla", OF_TRIPLES),
-        (256, "eager", OF_TRIPLES),
+        pytest.param(2, "xla", OF_TRIPLES, marks=pytest.mark.slow),
+        pytest.param(256, "eager", OF_TRIPLES, marks=pytest.mark.slow),
     ],
 )
 def test_less_than_one_cube_for_512_images(images_per_class, mode, names):
