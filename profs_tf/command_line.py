@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed, 2 bad use (a flag, a value, missing data), 130 int
 import logging as standard_logging
 import sys
 import textwrap
+from pathlib import Path
 from typing import Callable
 
 import tensorflow as tf
@@ -76,6 +77,26 @@ def run(
     except _MACHINE_ERRORS as error:
         logging.debug("The error in full:", exc_info=True)
         _exit(f"{name}{_first_line(error)}", FAILED)
+
+
+def check_values(values: flags.FlagValues, least: dict, files: tuple) -> None:
+    """Refuses before long work what would be refused after it.
+
+    Args:
+        values: the parsed flags.
+        least: flag -> the least whole number that it takes.
+        files: flags that name a file to write, if they are given.
+
+    Raises:
+        ValueError: for the first of them that is wrong.
+    """
+    for name, minimum in least.items():
+        if values[name].value < minimum:
+            raise ValueError(f"`{name}` must be >= {minimum}, got {values[name].value}.")
+    for name in files:
+        path = values[name].value
+        if path and (Path(path).is_dir() or not Path(path).absolute().parent.is_dir()):
+            raise ValueError(f"`{name}` must be a file in a folder that exists, got {path}. Make the folder.")
 
 
 def _first_line(error: Exception) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from absl import flags
 
-from profs_tf.command_line import run
+from profs_tf.command_line import check_values, run
 from profs_tf.config import Config, whole_numbers
 from profs_tf.config_flags import define_one
 from profs_tf.evaluation import evaluate_in_full, format_report
@@ -47,7 +47,13 @@ def define_flags(values: flags.FlagValues) -> None:
         ("allow_partial_data", bool, False, "Whether an incomplete copy of a data set is taken.", ()),
         ("split", str, "test", "Unseen classes, those trained on, or those held out of training.", PARTS),
         ("batch_size", int, 128, "Images embedded at once.", ()),
-        ("save_embeddings", str, None, "File to write the embeddings to, as .npy.", ()),
+        (
+            "save_embeddings",
+            str,
+            None,
+            "File to write the embeddings to; .npy is added if missing.",
+            (),
+        ),
         ("embeddings", str, None, "File with embeddings, in place of --embedder.", ()),
         ("labels", str, None, "File with the labels of --embeddings.", ()),
         ("gallery_embeddings", str, None, "File with embeddings to search in; default --embeddings.", ()),
@@ -67,7 +73,11 @@ def define_flags(values: flags.FlagValues) -> None:
 def main(values: flags.FlagValues) -> None:
     """Evaluates by the flags."""
     ks = whole_numbers("ks", values.ks)
-    _check(values)
+    check_values(
+        values,
+        least={"batch_size": 1, "seed": 0},
+        files=("save_embeddings", "output_json", "class_csv"),
+    )
     embeddings, labels, name = _embed(values, ks) if values.embedder else _read(values)
     report, found = evaluate_in_full(
         embeddings,
@@ -91,17 +101,6 @@ def main(values: flags.FlagValues) -> None:
         write_atomically(Path(values.output_json), json.dumps(report, indent=2) + "\n")
     if values.class_csv:
         write_atomically(Path(values.class_csv), _class_table(found, ks))
-
-
-def _check(values: flags.FlagValues) -> None:
-    """Refuses before minutes of embedding what would be refused after them."""
-    for name, minimum in (("batch_size", 1), ("seed", 0)):
-        if values[name].value < minimum:
-            raise ValueError(f"`{name}` must be >= {minimum}, got {values[name].value}.")
-    for name in ("save_embeddings", "output_json", "class_csv"):
-        path = values[name].value
-        if path and (Path(path).is_dir() or not Path(path).absolute().parent.is_dir()):
-            raise ValueError(f"`{name}` must be a file in a folder that exists, got {path}. Make the folder.")
 
 
 def _embed(values: flags.FlagValues, ks: tuple) -> tuple:

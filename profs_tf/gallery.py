@@ -9,7 +9,7 @@ import numpy as np
 from absl import flags
 
 from profs_tf import datasets
-from profs_tf.command_line import run
+from profs_tf.command_line import check_values, run
 from profs_tf.config import Config
 from profs_tf.config_flags import define_one
 from profs_tf.datasets.image_list import ImageList
@@ -62,12 +62,9 @@ def main(values: flags.FlagValues) -> None:
     """Writes the page by the flags."""
     if not values.embedder:
         raise ValueError("`embedder` must name the folder of a SavedModel. Pass --embedder=FOLDER.")
-    for name, least in (("num_queries", 1), ("k", 1), ("map_images", 3), ("seed", 0)):
-        if values[name].value < least:
-            raise ValueError(f"`{name}` must be >= {least}, got {values[name].value}.")
+    least = {"num_queries": 1, "k": 1, "map_images": 3, "seed": 0, "batch_size": 1}
+    check_values(values, least, files=("output",))
     output = Path(values.output)
-    if not output.absolute().parent.is_dir():
-        raise NotADirectoryError(f"`output` must be in a folder that exists, got {output}.")
     split = datasets.load(values.dataset, data_dir=values.data_dir)[SPLITS.index(values.split)]
     random = np.random.default_rng(values.seed)
     if values.queries is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from absl import flags, logging
 
 from profs_tf import datasets
-from profs_tf.command_line import run
+from profs_tf.command_line import check_values, run
 from profs_tf.config_flags import define_one
 from profs_tf.metrics.frame import DISTANCES
 from profs_tf.neighbour_strip import draw_strip
@@ -66,6 +66,7 @@ def main(values: flags.FlagValues) -> None:
         raise ValueError("`index` must name the folder of the index. Pass --index=FOLDER.")
     if values.folder and values.dataset:
         raise ValueError(f"`folder` must be left out with `dataset`, got {values.folder}.")
+    check_values(values, least={"batch_size": 1, "k": 1}, files=("strip",))
     files = [*values.query, *_listed(values.query_list)]
     builds = bool(values.folder or values.dataset)
     if not (builds or files or values.indexed):

@@ -130,6 +130,11 @@ def test_unreadable_pictures_are_named(whole_run, pictures, tmp_path, monkeypatc
         (["--index={0}"], "`query` must name a picture where nothing is indexed"),
         (["--index={0}", "--query=a.png"], "`index` must be the folder of an index"),
         (["--index={0}", "--folder={0}"], "`embedder` must name the folder of a SavedModel"),
+        (["--index={0}", "--folder={0}", "--batch_size=0"], "`batch_size` must be >= 1, got 0"),
+        (
+            ["--index={1}", "--indexed=0", "--strip={0}/no/strip.png"],
+            "`strip` must be a file in a folder that",
+        ),
         (["--index={0}", "--folder={0}", "--dataset=emoji"], "`folder` must be left out with `dataset`"),
         (["--index={1}", "--indexed=nobody"], "`indexed` must be names of the index or places in 0..59"),
         (["--index={1}", "--indexed=0", "--k=60"], "`k` must be <= 59"),
