@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from profs_tf.arrays import Array, Labels
 from profs_tf.metrics import inputs
 from profs_tf.metrics.agreement import adjusted_mutual_information, normalized_mutual_information, pair_f1
 from profs_tf.metrics.lloyd import kmeans
@@ -31,8 +32,8 @@ class ClusterScores(NamedTuple):
 
 
 def cluster_scores(
-    embeddings,
-    labels,
+    embeddings: Array,
+    labels: Labels,
     seed: int = 0,
     *,
     start: str = "k-means++",

@@ -8,10 +8,12 @@ Shapes: N images, L classes, S resamples.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Union
 
 import numpy as np
 
+from profs_tf.arrays import Array, Labels
 from profs_tf.metrics import inputs
 
 # Classes drawn in one go.
@@ -26,7 +28,12 @@ class Interval(NamedTuple):
 
 
 def class_bootstrap(
-    values, labels, *, confidence: float = 0.95, num_resamples: int = 1000, seed: int = 0
+    values: Union[Array, Sequence[float]],
+    labels: Labels,
+    *,
+    confidence: float = 0.95,
+    num_resamples: int = 1000,
+    seed: int = 0,
 ) -> Interval:
     """Percentile bootstrap interval of the mean of `values` (Efron and Tibshirani 1993, section 13.3).
 
@@ -62,7 +69,9 @@ def class_bootstrap(
     return Interval(*np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2]).tolist())
 
 
-def _resampled_means(sums: np.ndarray, sizes: np.ndarray, num: int, generator) -> np.ndarray:
+def _resampled_means(
+    sums: np.ndarray, sizes: np.ndarray, num: int, generator: np.random.Generator
+) -> np.ndarray:
     """Means over the images of L classes drawn with replacement, float64 `[S]`."""
     means, step = [], max(1, _DRAWN // len(sizes))
     for start in range(0, num, step):

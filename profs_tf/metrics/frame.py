@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Union
 
 import numpy as np
 
@@ -37,7 +38,7 @@ class Frame:
     scale: float
     centre: np.ndarray
 
-    def rows(self, embeddings: np.ndarray, indices) -> np.ndarray:
+    def rows(self, embeddings: np.ndarray, indices: Union[np.ndarray, slice]) -> np.ndarray:
         """Float64 rows `[n, D]` of the embeddings at `indices` (an array or a slice)."""
         rows = embeddings[indices].astype(np.float64)
         if self.cosine:
@@ -87,10 +88,10 @@ def fit_frame(distance: str, gallery: np.ndarray, queries: np.ndarray | None = N
     return Frame(cosine, frame.scale * factor, centre * factor)
 
 
-def _column_totals(frame: Frame, embeddings: np.ndarray) -> tuple:
+def _column_totals(frame: Frame, embeddings: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sum, least and largest of each column of the rows, float64 `[D]` each."""
 
-    def of_block(block: slice) -> tuple:
+    def of_block(block: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         rows = frame.rows(embeddings, block)
         return rows.sum(axis=0), rows.min(axis=0), rows.max(axis=0)
 
@@ -98,7 +99,7 @@ def _column_totals(frame: Frame, embeddings: np.ndarray) -> tuple:
     return np.sum(totals, axis=0), np.min(lows, axis=0), np.max(highs, axis=0)
 
 
-def row_blocks(shape: tuple) -> Iterator[slice]:
+def row_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
     """Slices that cover the rows of an `[N, D]` in pieces whose float64 copy is small."""
     rows = max(1, _BLOCK_ELEMENTS // shape[1])
     return (slice(start, min(start + rows, shape[0])) for start in range(0, shape[0], rows))

@@ -5,13 +5,18 @@ Shapes: N images, D embedding dimension.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Union, cast
+
 import numpy as np
+
+from profs_tf.arrays import Array, Labels
 
 # Elements looked at in one go, so that a check needs no second copy of the embeddings.
 _CHECK_ELEMENTS = 1 << 22
 
 
-def check_embeddings(embeddings, argument: str = "embeddings") -> np.ndarray:
+def check_embeddings(embeddings: Array, argument: str = "embeddings") -> np.ndarray:
     """Returns embeddings as a NumPy array after checking them; one of float16, float32 or float64 is not
     copied.
 
@@ -69,7 +74,9 @@ def check_directions(array: np.ndarray, argument: str = "embeddings") -> None:
         )
 
 
-def check_labels(labels, num_images: int, argument: str = "labels", of: str = "embeddings") -> np.ndarray:
+def check_labels(
+    labels: Labels, num_images: int, argument: str = "labels", of: str = "embeddings"
+) -> np.ndarray:
     """Returns labels as a NumPy array `[N]` after checking them.
 
     Args:
@@ -105,7 +112,9 @@ def check_labels(labels, num_images: int, argument: str = "labels", of: str = "e
     return array
 
 
-def class_numbers(labels: np.ndarray, gallery_labels: np.ndarray | None = None) -> tuple:
+def class_numbers(
+    labels: np.ndarray, gallery_labels: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Renumbers labels from 0 on, alike in both sets. O(N log N).
 
     Returns:
@@ -130,7 +139,7 @@ def class_numbers(labels: np.ndarray, gallery_labels: np.ndarray | None = None) 
     return numbers[: len(labels)], numbers[len(labels) :]
 
 
-def check_integer(value, least: int, argument: str) -> None:
+def check_integer(value: object, least: int, argument: str) -> None:
     """Refuses what is not an integer of at least `least`.
 
     Raises:
@@ -140,7 +149,7 @@ def check_integer(value, least: int, argument: str) -> None:
         raise ValueError(f"`{argument}` must be an integer >= {least}, got {value!r}.")
 
 
-def check_ks(ks, num_candidates: int) -> tuple[int, ...]:
+def check_ks(ks: Union[int, Iterable[int]], num_candidates: int) -> tuple[int, ...]:
     """Returns K values as a tuple of int after checking them.
 
     Args:
@@ -150,7 +159,7 @@ def check_ks(ks, num_candidates: int) -> tuple[int, ...]:
     Raises:
         ValueError: None given, not an integer, below 1, or more than `num_candidates`.
     """
-    values = tuple(ks) if np.iterable(ks) else (ks,)
+    values = tuple(cast(Iterable[int], ks)) if np.iterable(ks) else (cast(int, ks),)
     if not values:
         raise ValueError("`ks` must hold at least one K, got none.")
     for k in values:

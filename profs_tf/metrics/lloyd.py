@@ -8,10 +8,11 @@ Shapes: N images, D embedding dimension, C clusters.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Union
 
 import numpy as np
 
+from profs_tf.arrays import Array
 from profs_tf.metrics import inputs
 from profs_tf.metrics.frame import fit_frame
 from profs_tf.metrics.kmeans_start import distant_start, random_start
@@ -44,11 +45,11 @@ class KMeansResult(NamedTuple):
 
 
 def kmeans(
-    embeddings,
+    embeddings: Array,
     num_clusters: int,
     *,
     seed: int = 0,
-    start="k-means++",
+    start: Union[str, Array] = "k-means++",
     num_starts: int = 1,
     max_iterations: int = 100,
     tolerance: float = 1e-5,
@@ -202,7 +203,15 @@ class _Lloyd:
         self._scores[images[better]] = scores[better]
 
 
-def _check(embeddings, num_clusters, seed, start, num_starts, max_iterations, tolerance) -> None:
+def _check(
+    embeddings: np.ndarray,
+    num_clusters: int,
+    seed: int,
+    start: Union[str, Array],
+    num_starts: int,
+    max_iterations: int,
+    tolerance: float,
+) -> None:
     inputs.check_integer(num_clusters, 1, "num_clusters")
     inputs.check_integer(seed, 0, "seed")
     inputs.check_integer(num_starts, 1, "num_starts")

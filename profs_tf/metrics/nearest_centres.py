@@ -11,6 +11,7 @@ from typing import Optional
 import numpy as np
 
 from profs_tf.metrics.frame import Frame
+from profs_tf.metrics.products import Prepared, Product
 from profs_tf.metrics.threads import in_threads
 
 # Rows and columns of a block of products.
@@ -27,7 +28,7 @@ class NearestCentres:
         points: float32 `[N, D + 1]`, the images in the frame, each followed by a 1.
     """
 
-    def __init__(self, embeddings: np.ndarray, frame: Frame, product) -> None:
+    def __init__(self, embeddings: np.ndarray, frame: Frame, product: Product) -> None:
         """Copies the images twice, in float32.
 
         Args:
@@ -38,13 +39,13 @@ class NearestCentres:
         self.points = np.ones((embeddings.shape[0], embeddings.shape[1] + 1), np.float32)
         self._product = product
 
-        def prepare(block: slice):
+        def prepare(block: slice) -> Prepared:
             self.points[block, :-1] = frame.rows(embeddings, block)
             return product.prepare(self.points[block])
 
         self._blocks = list(in_threads(prepare, _slices(len(embeddings))))
 
-    def find(self, centres: np.ndarray, images: Optional[np.ndarray] = None) -> tuple:
+    def find(self, centres: np.ndarray, images: Optional[np.ndarray] = None) -> tuple[np.ndarray, np.ndarray]:
         """The nearest centre of some images; the first of those equally near.
 
         Args:
@@ -64,23 +65,23 @@ class NearestCentres:
         numbers, scores = zip(*parts)
         return np.concatenate(numbers), np.concatenate(scores)
 
-    def _best_of(self, images: np.ndarray, tiles: Sequence) -> tuple:
+    def _best_of(self, images: np.ndarray, tiles: Sequence[Prepared]) -> tuple[np.ndarray, np.ndarray]:
         return self._best(self._product.prepare(self.points[images]), tiles)
 
-    def _best(self, block, tiles: Sequence) -> tuple:
-        best = scores = None
-        for number, tile in enumerate(tiles):
-            products = self._product(block, tile)
-            places = products.argmax(axis=1)
-            found = products[np.arange(len(places)), places]
-            if best is None:
-                best, scores = places, found
-            else:
-                better = found > scores
-                best = np.where(better, places + number * _BLOCK, best)
-                scores = np.where(better, found, scores)
+    def _best(self, block: Prepared, tiles: Sequence[Prepared]) -> tuple[np.ndarray, np.ndarray]:
+        best, scores = self._best_in(block, tiles[0])
+        for number, tile in enumerate(tiles[1:], 1):
+            places, found = self._best_in(block, tile)
+            better = found > scores
+            best = np.where(better, places + number * _BLOCK, best)
+            scores = np.where(better, found, scores)
         return best, scores
 
+    def _best_in(self, block: Prepared, tile: Prepared) -> tuple[np.ndarray, np.ndarray]:
+        products = self._product(block, tile)
+        places = products.argmax(axis=1)
+        return places, products[np.arange(len(places)), places]
 
-def _slices(size: int) -> list:
+
+def _slices(size: int) -> list[slice]:
     return [slice(start, min(start + _BLOCK, size)) for start in range(0, size, _BLOCK)]

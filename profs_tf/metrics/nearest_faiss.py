@@ -6,12 +6,15 @@ Shapes: Q queries, N gallery images, D embedding dimension.
 from __future__ import annotations
 
 import importlib
+from types import ModuleType
+from typing import Optional
 
 import numpy as np
 
+from profs_tf.arrays import Array
 from profs_tf.metrics import inputs
 from profs_tf.metrics.frame import DISTANCES
-from profs_tf.metrics.nearest_images import check_k, check_own
+from profs_tf.metrics.nearest_images import Own, check_k, check_own
 
 
 class FaissSearch:
@@ -24,7 +27,7 @@ class FaissSearch:
         distance: "euclidean" or "cosine" (one minus the cosine).
     """
 
-    def __init__(self, gallery, *, distance: str = "euclidean") -> None:
+    def __init__(self, gallery: Array, *, distance: str = "euclidean") -> None:
         """Copies the gallery, float `[N, D]`, into an index of faiss.
 
         Raises:
@@ -39,7 +42,9 @@ class FaissSearch:
         self._index = flat(gallery.shape[1])
         self._index.add(gallery)
 
-    def search(self, queries, k: int, *, own=None, progress: bool = False) -> tuple:
+    def search(
+        self, queries: Array, k: int, *, own: Optional[Own] = None, progress: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Finds each query's k nearest gallery images; see `NearestSearch.search`.
 
         `progress` shows nothing: faiss searches in one call.
@@ -62,7 +67,7 @@ class FaissSearch:
         distances = 1.0 - found if self.distance == "cosine" else np.sqrt(np.maximum(found, 0.0))
         return indices.astype(np.int64), distances
 
-    def _prepare(self, embeddings, argument: str) -> np.ndarray:
+    def _prepare(self, embeddings: Array, argument: str) -> np.ndarray:
         embeddings = inputs.check_embeddings(embeddings, argument)
         if self.distance == "cosine":
             inputs.check_directions(embeddings, argument)
@@ -70,7 +75,7 @@ class FaissSearch:
         return np.ascontiguousarray(embeddings, np.float32)
 
 
-def _import_faiss():
+def _import_faiss() -> ModuleType:
     try:
         return importlib.import_module("faiss")
     except ImportError as error:

@@ -8,12 +8,15 @@ Shapes: Q queries, N gallery images, D embedding dimension; r queries and c gall
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Optional, Union
 
 import numpy as np
 
+from profs_tf.arrays import Array
 from profs_tf.metrics import inputs
 from profs_tf.metrics.frame import Frame, fit_frame
-from profs_tf.metrics.products import open_product
+from profs_tf.metrics.products import Prepared, open_product
 from profs_tf.metrics.progress import Progress
 from profs_tf.metrics.sides import Side, mirrored, score_error
 from profs_tf.metrics.threads import in_threads
@@ -34,6 +37,9 @@ _PAIRS = 256
 # Candidates of a tile, over those sought, from which on its own best narrow them down first.
 _PLENTY = 2
 
+Own = Union[Array, Sequence[int]]
+"""The gallery image that each query itself is, `[Q]`: see `NearestSearch.search`."""
+
 
 class NearestSearch:
     """Searches a gallery that stays the same: what depends on it alone is computed once.
@@ -42,7 +48,7 @@ class NearestSearch:
         distance: "euclidean" or "cosine" (one minus the cosine).
     """
 
-    def __init__(self, gallery, *, distance: str = "euclidean", backend: str = "auto") -> None:
+    def __init__(self, gallery: Array, *, distance: str = "euclidean", backend: str = "auto") -> None:
         """Prepares the gallery; it is not copied, and may be a memory map.
 
         Args:
@@ -59,9 +65,11 @@ class NearestSearch:
         self._gallery = _checked(gallery, distance, "gallery")
         self._frame = fit_frame(distance, self._gallery)
         self._side = _unsorted(self._gallery, self._frame)
-        self._factors = {}
+        self._factors: dict[tuple[int, int], np.ndarray] = {}
 
-    def search(self, queries, k: int, *, own=None, progress: bool = False) -> tuple:
+    def search(
+        self, queries: Array, k: int, *, own: Optional[Own] = None, progress: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Finds each query's k nearest gallery images, the nearest first.
 
         Float32 products decide what is beyond their error bound, and float64 differences the rest; images at
@@ -120,7 +128,7 @@ class NearestSearch:
 
     def _tops(
         self, queries: Side, gallery: Side, pairs: _Pairs, k: int, own: np.ndarray, progress: bool
-    ) -> list:
+    ) -> list[_Top]:
         rows, columns = _slices(len(queries)), _slices(len(gallery))
         bar = Progress("nearest", len(rows) * len(columns), progress)
         tops = []
@@ -129,7 +137,9 @@ class NearestSearch:
                 left = product.prepare(queries.float32_block(part))
                 top = _Top(part.stop - part.start, k, len(gallery))
 
-                def look(block: slice, part=part, left=left, top=top) -> tuple:
+                def look(
+                    block: slice, part: slice = part, left: Prepared = left, top: _Top = top
+                ) -> tuple[np.ndarray, np.ndarray]:
                     scores = product(left, product.prepare(self._factor(gallery, block)))
                     error = score_error(queries, gallery, part, block)
                     near = _candidates(scores, error, k + bool((own[part] >= 0).any()), top.least)
@@ -147,15 +157,15 @@ class NearestSearch:
 
 
 def nearest(
-    queries,
-    gallery,
+    queries: Array,
+    gallery: Array,
     k: int,
     *,
     distance: str = "euclidean",
-    own=None,
+    own: Optional[Own] = None,
     backend: str = "auto",
     progress: bool = False,
-) -> tuple:
+) -> tuple[np.ndarray, np.ndarray]:
     """Finds each query's k nearest gallery images once; see `NearestSearch`, also for arguments and errors.
 
     Returns:
@@ -210,7 +220,9 @@ class _Pairs:
         return scores
 
 
-def _candidates(scores: np.ndarray, error: np.ndarray, k: int, least: np.ndarray) -> tuple:
+def _candidates(
+    scores: np.ndarray, error: np.ndarray, k: int, least: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Rows and columns, int64 `[n]` each, of all that may be among the k best of their row.
 
     Args:
@@ -231,7 +243,9 @@ def _rounded_down(bounds: np.ndarray) -> np.ndarray:
     return np.nextafter(bounds.astype(np.float32), np.float32(-np.inf))
 
 
-def _best(row: np.ndarray, column: np.ndarray, scores: np.ndarray, shape: tuple, absent: int) -> tuple:
+def _best(
+    row: np.ndarray, column: np.ndarray, scores: np.ndarray, shape: tuple[int, ...], absent: int
+) -> tuple[np.ndarray, np.ndarray]:
     """The best scores of each row and their columns, `shape` each, of pairs `[n]`."""
     best_scores, best_columns = np.full(shape, -np.inf), np.full(shape, absent)
     order = np.lexsort((column, -scores, row))
@@ -258,7 +272,7 @@ def check_k(k: int, num_images: int, own: np.ndarray) -> None:
         )
 
 
-def check_own(own, num_queries: int, num_images: int) -> np.ndarray:
+def check_own(own: Optional[Own], num_queries: int, num_images: int) -> np.ndarray:
     """Returns which gallery image each query is, int64 `[Q]`; negative for none. See `NearestSearch.search`.
 
     Raises:
@@ -274,7 +288,7 @@ def check_own(own, num_queries: int, num_images: int) -> np.ndarray:
     return own.astype(np.int64)
 
 
-def _checked(embeddings, distance: str, argument: str) -> np.ndarray:
+def _checked(embeddings: Array, distance: str, argument: str) -> np.ndarray:
     embeddings = inputs.check_embeddings(embeddings, argument)
     if distance == "cosine":
         inputs.check_directions(embeddings, argument)
@@ -286,5 +300,5 @@ def _unsorted(embeddings: np.ndarray, frame: Frame) -> Side:
     return Side(embeddings, np.zeros(len(embeddings), np.int64), frame)
 
 
-def _slices(size: int) -> list:
+def _slices(size: int) -> list[slice]:
     return [slice(start, min(start + _TILE, size)) for start in range(0, size, _TILE)]

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Union
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 BACKENDS = ("auto", "numpy", "tensorflow")
 
@@ -24,7 +28,7 @@ class NumpyProduct:
         """What `__call__` takes for a float32 block `[n, D]`."""
         return block
 
-    def __call__(self, left, right) -> np.ndarray:
+    def __call__(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Float32 `[n, m]`, the products of the rows of two prepared blocks. Not to be written to."""
         return left @ right.T
 
@@ -37,11 +41,11 @@ class TensorFlowProduct:
 
         self._tf = tf
 
-    def prepare(self, block: np.ndarray):
+    def prepare(self, block: np.ndarray) -> tf.Tensor:
         """What `__call__` takes for a float32 block `[n, D]`; it is copied to the device."""
         return self._tf.constant(block)
 
-    def __call__(self, left, right) -> np.ndarray:
+    def __call__(self, left: tf.Tensor, right: tf.Tensor) -> np.ndarray:
         """Float32 `[n, m]`, the products of the rows of two prepared blocks. Not to be written to."""
         product = self._tf.matmul(left, right, transpose_b=True)
         # A view where the memory is the host's: `numpy()` would copy it.
@@ -59,8 +63,13 @@ class TensorFlowProduct:
             config.enable_tensor_float_32_execution(reduced)
 
 
+Product = Union[NumpyProduct, TensorFlowProduct]
+Prepared = Union[np.ndarray, "tf.Tensor"]
+"""What a product takes: a block that its `prepare` returned."""
+
+
 @contextlib.contextmanager
-def open_product(backend: str, operations: float) -> Iterator:
+def open_product(backend: str, operations: float) -> Iterator[Product]:
     """Chooses who multiplies.
 
     Args:

@@ -5,11 +5,11 @@ Shapes: Q queries, N gallery images, D embedding dimension, R right images of a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from profs_tf.metrics.products import open_product
+from profs_tf.metrics.products import Prepared, Product, open_product
 from profs_tf.metrics.progress import Progress
 from profs_tf.metrics.right_images import Thresholds, all_right, count_right, nearest_right
 from profs_tf.metrics.sides import Side, mirrored
@@ -23,24 +23,29 @@ _TILE = 2048
 _THRESHOLDS = 1 << 24
 
 
-def first_right_ranks(queries: Side, gallery: Side, **options) -> np.ndarray:
+def first_right_ranks(
+    queries: Side, gallery: Side, *, backend: str = "auto", progress: bool = False
+) -> np.ndarray:
     """Rank of each query's nearest right image, int64 `[Q]` by position; 0 where it has none.
 
     Args:
         queries: The queries.
         gallery: What they search; `queries` itself for a set that is searched in itself.
-        **options: `backend` and `progress`.
+        backend: As for `evaluate_retrieval`.
+        progress: Show progress on standard error.
     """
     own_set = queries is gallery
     thresholds = nearest_right(queries, gallery, own_set)
     num_right = count_right(queries, gallery, own_set)
-    query, ranks = _count(queries, gallery, thresholds, num_right, slice(0, len(queries)), **options)
+    query, ranks = _count(queries, gallery, thresholds, num_right, slice(0, len(queries)), backend, progress)
     result = np.zeros(len(queries), np.int64)
     result[query] = ranks
     return result
 
 
-def precisions_at_r(queries: Side, gallery: Side, **options) -> tuple:
+def precisions_at_r(
+    queries: Side, gallery: Side, *, backend: str = "auto", progress: bool = False
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Each query's rank of its nearest right image, average precision at R and R-precision.
 
     Average precision at R is the mean over the R nearest images of the precision up to that image where it is
@@ -49,7 +54,8 @@ def precisions_at_r(queries: Side, gallery: Side, **options) -> tuple:
     Args:
         queries: The queries.
         gallery: What they search; `queries` itself for a set that is searched in itself.
-        **options: `backend` and `progress`.
+        backend: As for `evaluate_retrieval`.
+        progress: Show progress on standard error.
 
     Returns:
         int64, float64 and float64 `[Q]`, all by position; 0 where a query has no right image.
@@ -60,7 +66,7 @@ def precisions_at_r(queries: Side, gallery: Side, **options) -> tuple:
     for positions in _groups(all_num_right):
         thresholds = all_right(queries, gallery, own_set, positions)
         num_right = all_num_right[positions]
-        query, ranks = _count(queries, gallery, thresholds, num_right, positions, **options)
+        query, ranks = _count(queries, gallery, thresholds, num_right, positions, backend, progress)
         place = np.arange(len(query)) - thresholds.starts[query] + 1
         first[positions.start + query[place == 1]] = ranks[place == 1]
         within = ranks <= num_right[query]
@@ -89,9 +95,9 @@ def _count(
     thresholds: Thresholds,
     num_right: np.ndarray,
     positions: slice,
-    backend: str = "auto",
-    progress: bool = False,
-) -> tuple:
+    backend: str,
+    progress: bool,
+) -> tuple[np.ndarray, np.ndarray]:
     """Ranks as `WrongCounter.ranks`, for the queries at `positions`."""
     counter = WrongCounter(queries, gallery, thresholds, num_right, positions.start)
     if not len(thresholds.scores):
@@ -106,7 +112,7 @@ def _count(
         if not both_ways:
             _, right = _factors(product, gallery, columns, left=False)
 
-        def count(pair: tuple) -> list:
+        def count(pair: tuple[int, int]) -> list[tuple[slice, np.ndarray]]:
             i, j = pair
             if counter.nothing_wrong(rows[i], columns[j]):
                 return []
@@ -124,16 +130,19 @@ def _count(
     return counter.ranks()
 
 
-def _factors(product, side: Side, blocks: list, left: bool = True, right: bool = True) -> tuple:
+def _factors(
+    product: Product, side: Side, blocks: list[slice], left: bool = True, right: bool = True
+) -> tuple[Sequence[Prepared], Sequence[Prepared]]:
     """Blocks as left factors of products and as right ones, where asked for."""
 
     def prepare(block: slice) -> tuple:
         factor = side.float32_block(block)
         return left and product.prepare(factor), right and product.prepare(mirrored(factor))
 
-    return tuple(zip(*in_threads(prepare, blocks)))
+    lefts, rights = zip(*in_threads(prepare, blocks))
+    return lefts, rights
 
 
-def _slices(positions: slice) -> list:
+def _slices(positions: slice) -> list[slice]:
     starts = range(positions.start, positions.stop, _TILE)
     return [slice(start, min(start + _TILE, positions.stop)) for start in starts]

@@ -6,10 +6,12 @@ Shapes: Q queries, N gallery images, D embedding dimension, R right images of a 
 from __future__ import annotations
 
 import dataclasses
-from typing import Optional
+from collections.abc import Iterable
+from typing import Optional, Union
 
 import numpy as np
 
+from profs_tf.arrays import Array, Labels
 from profs_tf.metrics import inputs
 from profs_tf.metrics.confidence import Interval, class_bootstrap
 from profs_tf.metrics.frame import fit_frame
@@ -53,13 +55,13 @@ class RetrievalResult:
         (k,) = inputs.check_ks(k, self.num_candidates)
         return self.counted & (self.ranks <= k)
 
-    def recall_at(self, ks) -> dict:
+    def recall_at(self, ks: Union[int, Iterable[int]]) -> dict[int, float]:
         """Recall@K as `{k: fraction}` over the queries that were not left out."""
         ks = inputs.check_ks(ks, self.num_candidates)
         ranks = self.ranks[self.counted]
         return {k: float((ranks <= k).mean()) for k in ks}
 
-    def class_recall_at(self, k: int) -> dict:
+    def class_recall_at(self, k: int) -> dict[Union[int, float, str], float]:
         """Recall@K of each class as `{label: fraction}`; classes that were left out are not in it."""
         hits, counted = self.hits_at(k), self.counted
         classes, of = np.unique(self.labels[counted], return_inverse=True)
@@ -95,16 +97,16 @@ class RetrievalResult:
 
 
 def recall_at_k(
-    embeddings,
-    labels,
-    ks=(1, 2, 4, 8),
+    embeddings: Array,
+    labels: Labels,
+    ks: Union[int, Iterable[int]] = (1, 2, 4, 8),
     *,
-    gallery_embeddings=None,
-    gallery_labels=None,
+    gallery_embeddings: Optional[Array] = None,
+    gallery_labels: Optional[Labels] = None,
     distance: str = "euclidean",
     backend: str = "auto",
     progress: bool = False,
-) -> dict:
+) -> dict[int, float]:
     """Recall@K (paper, section 4.2): the share of queries with a right image among the K nearest.
 
     Args:
@@ -140,11 +142,11 @@ def recall_at_k(
 
 
 def evaluate_retrieval(
-    embeddings,
-    labels,
+    embeddings: Array,
+    labels: Labels,
     *,
-    gallery_embeddings=None,
-    gallery_labels=None,
+    gallery_embeddings: Optional[Array] = None,
+    gallery_labels: Optional[Labels] = None,
     distance: str = "euclidean",
     with_map_at_r: bool = False,
     backend: str = "auto",
@@ -187,18 +189,24 @@ def evaluate_retrieval(
             "`labels` must hold at least one class with another image in the gallery, got none: "
             f"{len(queries)} queries, {len(gallery)} gallery images."
         )
-    search = {"backend": backend, "progress": progress}
+    found: tuple[np.ndarray, ...]
     if with_map_at_r:
-        found = precisions_at_r(queries, gallery, **search)
+        found = precisions_at_r(queries, gallery, backend=backend, progress=progress)
     else:
-        found = (first_right_ranks(queries, gallery, **search),)
+        found = (first_right_ranks(queries, gallery, backend=backend, progress=progress),)
     by_image = [np.empty_like(values) for values in found]
     for values, sorted_values in zip(by_image, found):
         values[queries.order] = sorted_values
     return RetrievalResult(by_image[0], query_labels, len(gallery) - (queries is gallery), *by_image[1:])
 
 
-def _sides(embeddings, labels, gallery_embeddings, gallery_labels, distance: str) -> tuple:
+def _sides(
+    embeddings: Array,
+    labels: Labels,
+    gallery_embeddings: Optional[Array],
+    gallery_labels: Optional[Labels],
+    distance: str,
+) -> tuple[Side, Side, np.ndarray]:
     """Checks the inputs; returns the queries' side, the gallery's (the same in an own set) and the labels."""
     if (gallery_embeddings is None) != (gallery_labels is None):
         raise ValueError("`gallery_embeddings` and `gallery_labels` must be given together, got one of them.")
@@ -206,7 +214,7 @@ def _sides(embeddings, labels, gallery_embeddings, gallery_labels, distance: str
     labels = inputs.check_labels(labels, len(embeddings))
     if distance == "cosine":
         inputs.check_directions(embeddings)
-    if gallery_embeddings is None:
+    if gallery_embeddings is None or gallery_labels is None:
         frame = fit_frame(distance, embeddings)
         side = Side(embeddings, inputs.class_numbers(labels)[0], frame)
         return side, side, labels

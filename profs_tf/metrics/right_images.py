@@ -70,7 +70,7 @@ def nearest_right(queries: Side, gallery: Side, own_set: bool) -> Thresholds:
     O(D times the sum of squared class sizes) time.
     """
 
-    def nearest(block: _ClassBlock) -> tuple:
+    def nearest(block: _ClassBlock) -> tuple[np.ndarray, np.ndarray]:
         positions, scores = block.scores(queries, gallery, own_set)
         return positions, scores.max(axis=2)
 
@@ -83,7 +83,7 @@ def nearest_right(queries: Side, gallery: Side, own_set: bool) -> Thresholds:
 def all_right(queries: Side, gallery: Side, own_set: bool, positions: slice) -> Thresholds:
     """R thresholds for each query at `positions`. Time as `nearest_right`."""
 
-    def in_order(block: _ClassBlock) -> tuple:
+    def in_order(block: _ClassBlock) -> tuple[np.ndarray, np.ndarray]:
         positions, scores = block.scores(queries, gallery, own_set)
         return positions, -np.sort(-scores, axis=2)[:, :, : scores.shape[2] - own_set]
 
@@ -115,7 +115,7 @@ class _ClassBlock:
     num_queries: int
     num_right: int
 
-    def scores(self, queries: Side, gallery: Side, own_set: bool) -> tuple:
+    def scores(self, queries: Side, gallery: Side, own_set: bool) -> tuple[np.ndarray, np.ndarray]:
         """Positions of queries, int64 `[c, q]`, and scores with right images, float64 `[c, q, g]`.
 
         In an own set a query's score with itself is -inf.

@@ -5,6 +5,8 @@ Shapes: N images, D embedding dimension.
 
 from __future__ import annotations
 
+from typing import Union
+
 import numpy as np
 
 from profs_tf.metrics.frame import Frame, row_blocks
@@ -46,7 +48,7 @@ class Side:
     def __len__(self) -> int:
         return len(self.order)
 
-    def rows(self, positions) -> np.ndarray:
+    def rows(self, positions: Union[np.ndarray, slice]) -> np.ndarray:
         """Float64 `[n, D]`, the rows at `positions` (an array or a slice)."""
         return self._frame.rows(self._embeddings, self.order[positions])
 
@@ -61,7 +63,7 @@ class Side:
         block[:, -1] = -self.half_norms[positions]
         return block
 
-    def class_range(self, classes: np.ndarray) -> tuple:
+    def class_range(self, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Positions where each class begins and ends, int64 `[n]` each; equal for one without images."""
         return np.searchsorted(self.classes, classes, "left"), np.searchsorted(self.classes, classes, "right")
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import collections
 import os
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 # Threads at most; each holds the memory of a block.
 _MOST = 8
@@ -17,9 +21,9 @@ def num_threads() -> int:
     return max(2, min(_MOST, cores))
 
 
-def in_threads(work, items: Iterable) -> Iterator:
+def in_threads(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
     """Yields `work(item)` for each item, in order, with few results in memory that are not yet taken."""
-    waiting = collections.deque()
+    waiting: collections.deque[Future[_Result]] = collections.deque()
     with ThreadPoolExecutor(num_threads()) as pool:
         for item in items:
             waiting.append(pool.submit(work, item))

@@ -76,7 +76,7 @@ class Tile:
                 reached[run[0] : run[-1] + 1, begins[run[0]] : ends[run[0]]] = False
         return reached
 
-    def list_wrong_at_least(self, bounds: np.ndarray, most: int) -> Optional[tuple]:
+    def list_wrong_at_least(self, bounds: np.ndarray, most: int) -> Optional[tuple[np.ndarray, np.ndarray]]:
         """Lists images of other classes than the query's that reach its bound.
 
         Args:
@@ -112,7 +112,7 @@ class Tile:
         return np.where(rounded < bounds, np.nextafter(rounded, np.float32(np.inf)), rounded)
 
 
-def list_places(chosen: np.ndarray) -> tuple:
+def list_places(chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The row and the column of each true element of bool `[r, c]`, int64 `[n]` each."""
     if chosen.flags.c_contiguous:
         return np.divmod(np.flatnonzero(chosen), chosen.shape[1])

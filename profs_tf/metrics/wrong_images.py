@@ -100,7 +100,7 @@ class WrongCounter:
         kept = np.maximum(within, np.minimum(1, np.diff(starts)))
         self._ends[local] = np.minimum(self._ends[local], starts[:-1] + kept)
 
-    def ranks(self) -> tuple:
+    def ranks(self) -> tuple[np.ndarray, np.ndarray]:
         """The query (counted from `offset`) and the rank of each threshold's right image, int64 `[T]` each.
 
         The first of a query is exact, and so are all up to R; the others are above R and may be too small.
@@ -110,7 +110,7 @@ class WrongCounter:
     def _local(self, rows: slice) -> slice:
         return slice(rows.start - self._offset, rows.stop - self._offset)
 
-    def _ranks(self, local: slice) -> tuple:
+    def _ranks(self, local: slice) -> tuple[np.ndarray, np.ndarray]:
         starts = self._thresholds.starts[local.start : local.stop + 1]
         sizes = np.diff(starts)
         query = np.repeat(np.arange(len(sizes)), sizes)
