@@ -8,6 +8,7 @@ from typing import NamedTuple, Optional
 
 import numpy as np
 
+from profs_tf.arrays import Labels
 from profs_tf.sampling import random_streams
 from profs_tf.sampling.class_table import ClassTable
 from profs_tf.sampling.representatives import REPRESENTATIVE_DRAWS, draw_representatives
@@ -62,7 +63,7 @@ class BatchSampler:
 
     def __init__(
         self,
-        labels,
+        labels: Labels,
         batch_size: int = 128,
         images_per_class: int = 2,
         seed: int = 0,
@@ -71,7 +72,7 @@ class BatchSampler:
         steps_per_projection: Optional[int] = None,
         representative_draw: str = "uniform",
         queries: str = "representatives",
-    ):
+    ) -> None:
         """Prepares the draws; O(N log N).
 
         Args:
@@ -174,7 +175,9 @@ class BatchSampler:
     def __iter__(self) -> Iterator[Batch]:
         return self.iterate_from(self.first_step)
 
-    def _draw_examples(self, random, classes, batch_representatives) -> np.ndarray:
+    def _draw_examples(
+        self, random: np.random.Generator, classes: np.ndarray, batch_representatives: np.ndarray
+    ) -> np.ndarray:
         """Returns the other images of each class, int64 [C, I-1]."""
         sizes = self.table.sizes[classes]
         positions = _draw_without_replacement(random, np.maximum(sizes - 1, 1), self.images_per_class - 1)
@@ -184,11 +187,11 @@ class BatchSampler:
         return self.table.images_by_class[self.table.starts[classes][:, None] + positions]
 
 
-def _draw_without_replacement(random, population: np.ndarray, count: int) -> np.ndarray:
+def _draw_without_replacement(random: np.random.Generator, population: np.ndarray, count: int) -> np.ndarray:
     """Draws `count` of the numbers 0 to population[c]-1 for each c; a new round begins when all were drawn.
 
     Args:
-        random: np.random.Generator.
+        random: draws.
         population: int64 [C], at least 1 each.
         count: how many to draw for each c.
 

@@ -3,6 +3,8 @@
 Shapes: L classes, C classes in a batch, D embedding dimension, S classes asked about at once.
 """
 
+from typing import Optional
+
 import numpy as np
 
 # Multiplications up to which OpenBLAS computes a matrix product in one thread. Training keeps all cores busy:
@@ -26,13 +28,13 @@ class ClassMemory:
         seen: bool [L].
     """
 
-    def __init__(self, num_classes: int, embedding_dim: int):
+    def __init__(self, num_classes: int, embedding_dim: int) -> None:
         """Makes an empty memory, 4 L D bytes."""
         self._embeddings = np.zeros([num_classes, embedding_dim], np.float32)
         self._is_own = True
         self.seen = np.zeros(num_classes, bool)
         # Half the squared length; infinite for classes not seen, which puts them behind all others.
-        self._half_squares = np.full(num_classes, np.inf, np.float32)
+        self._half_squares: Optional[np.ndarray] = np.full(num_classes, np.inf, np.float32)
 
     def replace(self, embeddings: np.ndarray) -> None:
         """Takes over the embeddings of all classes, without a copy; O(L), and O(L D) once they are read.
@@ -49,11 +51,16 @@ class ClassMemory:
         self._read()
         return self._embeddings
 
-    def _read(self) -> None:
-        """Reads what `replace` took over, not before it is needed: most of it never is."""
+    def _read(self) -> np.ndarray:
+        """Reads what `replace` took over, not before it is needed: most of it never is.
+
+        Returns:
+            The half squares, float32 [L].
+        """
         if self._half_squares is None:
             self._embeddings = np.asarray(self._embeddings)
             self._half_squares = _half_squares(self._embeddings)
+        return self._half_squares
 
     def update(self, classes: np.ndarray, embeddings: np.ndarray) -> None:
         """Overwrites the embeddings of some classes; O(C D).
@@ -63,11 +70,11 @@ class ClassMemory:
             embeddings: float [C, D].
         """
         embeddings = np.asarray(embeddings, np.float32)
-        self._read()
+        half_squares = self._read()
         if not self._is_own:
             self._embeddings, self._is_own = self._embeddings.copy(), True
         self._embeddings[classes] = embeddings
-        self._half_squares[classes] = _half_squares(embeddings)
+        half_squares[classes] = _half_squares(embeddings)
         self.seen[classes] = True
 
     def remoteness(self, classes: np.ndarray) -> np.ndarray:
@@ -80,14 +87,14 @@ class ClassMemory:
             float32 [S, L]: half the squared Euclidean distance, less a constant for each row; infinite for
             classes not seen.
         """
-        self._read()
+        half_squares = self._read()
         at_once = _ONE_THREAD // self._embeddings.size or max(len(classes), 1)
         remoteness = np.empty([len(classes), len(self.seen)], np.float32)
         for first in range(0, len(classes), at_once):
             part = slice(first, first + at_once)
             # This order of the factors is up to twice as fast as the other.
             products = self._embeddings @ self._embeddings[classes[part]].T
-            np.subtract(self._half_squares, products.T, out=remoteness[part])
+            np.subtract(half_squares, products.T, out=remoteness[part])
         return remoteness
 
     def copy(self) -> "ClassMemory":

@@ -36,7 +36,7 @@ class ClassMining:
     hard_classes_per_seed: int = 3
     strategy: str = "nearest"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.hard_classes_per_seed < 1:
             raise ValueError(f"`hard_classes_per_seed` must be >= 1, got {self.hard_classes_per_seed}.")
         if self.strategy not in STRATEGIES:
@@ -59,7 +59,7 @@ class _Batch:
     """The classes of a batch while it is filled; `drawn` is a random order of all classes."""
 
     def __init__(self, drawn: np.ndarray, count: int):
-        self.classes: list = []
+        self.classes: list[int] = []
         self.count = count
         self.is_in = np.zeros(len(drawn), bool)
         self._drawn = drawn
@@ -116,9 +116,9 @@ class _Scans:
 
     def __init__(self, memory: ClassMemory):
         self._memory = memory
-        self._neighbours: dict = {}
+        self._neighbours: dict[int, list[int]] = {}
 
-    def of_next_seed(self, batch: _Batch, seeds_left: int) -> list:
+    def of_next_seed(self, batch: _Batch, seeds_left: int) -> list[int]:
         """Returns the classes nearest to the seed that `add_drawn` adds next; none if it was not seen."""
         if batch.next_drawn() not in self._neighbours:
             # Some join as neighbours of others before it is their turn, the more the fuller the batch.
@@ -153,7 +153,7 @@ def _greedy(batch: _Batch, memory: ClassMemory, hard_classes: int) -> np.ndarray
     return batch.as_array()
 
 
-def _nearest_seen(remoteness: np.ndarray, number: int, num_seen: int) -> list:
+def _nearest_seen(remoteness: np.ndarray, number: int, num_seen: int) -> list[list[int]]:
     """Returns the numbers of the nearest columns of each row, nearest first, equal ones by their number.
 
     Args:
@@ -167,13 +167,13 @@ def _nearest_seen(remoteness: np.ndarray, number: int, num_seen: int) -> list:
     return [_nearest_of_many(row, number) for row in remoteness]
 
 
-def _nearest_of_many(remoteness: np.ndarray, number: int) -> list:
+def _nearest_of_many(remoteness: np.ndarray, number: int) -> list[int]:
     limit = np.partition(remoteness, number - 1)[number - 1]
     candidates = np.flatnonzero(remoteness <= limit)
     return candidates[np.argsort(remoteness[candidates], kind="stable")][:number].tolist()
 
 
-def _nearest_outside(remoteness, batch: _Batch) -> Optional[int]:
+def _nearest_outside(remoteness: Optional[np.ndarray], batch: _Batch) -> Optional[int]:
     """Returns the nearest seen class outside the batch, of equal ones the first; None where there is none."""
     if remoteness is None:
         return None

@@ -4,6 +4,8 @@ import numbers
 
 import numpy as np
 
+from profs_tf.arrays import Labels
+
 
 class ClassTable:
     """The images of each class, as slices of one array.
@@ -17,7 +19,7 @@ class ClassTable:
         position_in_class: int64 [N], where each image stands among those of its class.
     """
 
-    def __init__(self, labels):
+    def __init__(self, labels: Labels) -> None:
         """Sorts the images by class, O(N log N).
 
         Args:

@@ -6,7 +6,12 @@ Shapes: L classes, C classes in a batch, D embedding dimension.
 import collections
 import threading
 import time
-from typing import Any, NamedTuple, Optional
+from typing import TYPE_CHECKING, NamedTuple, Optional, Union
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 _POLL_SECONDS = 1.0
 
@@ -21,8 +26,8 @@ class StepEmbeddings(NamedTuple):
     """
 
     step: int
-    classes: Any
-    embeddings: Any
+    classes: Union[np.ndarray, "tf.Tensor", None]
+    embeddings: Union[np.ndarray, "tf.Tensor"]
 
 
 class StalledTrainingError(RuntimeError):
@@ -40,7 +45,7 @@ class EmbeddingFeed:
         next_step: the step whose message `take` returns next.
     """
 
-    def __init__(self, next_step: int, stall_seconds: float = 600.0):
+    def __init__(self, next_step: int, stall_seconds: float = 600.0) -> None:
         """Begins empty.
 
         Args:
@@ -50,7 +55,7 @@ class EmbeddingFeed:
         self.is_stepping = True
         self.next_step = next_step
         self._next_put = next_step
-        self._messages: collections.deque = collections.deque()
+        self._messages: collections.deque[StepEmbeddings] = collections.deque()
         self._changed = threading.Condition()
         self._is_closed = False
         self._stall_seconds = stall_seconds

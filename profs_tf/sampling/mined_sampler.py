@@ -7,11 +7,12 @@ Shapes: L classes, C classes in a batch, D embedding dimension.
 
 import collections
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Optional
 
 import numpy as np
 
+from profs_tf.arrays import Labels
 from profs_tf.sampling.batch_sampler import Batch, BatchSampler
 from profs_tf.sampling.class_memory import ClassMemory
 from profs_tf.sampling.class_mining import ClassMining
@@ -29,10 +30,10 @@ class MiningHistory:
         pending: the messages since, at most ``lag - 1``.
     """
 
-    def __init__(self, num_classes: int, embedding_dim: int, lag: int):
+    def __init__(self, num_classes: int, embedding_dim: int, lag: int) -> None:
         """Begins before the first step, with an empty memory."""
         self.memory = ClassMemory(num_classes, embedding_dim)
-        self.pending: collections.deque = collections.deque()
+        self.pending: collections.deque[StepEmbeddings] = collections.deque()
         self._lag = lag
 
     def add(self, message: StepEmbeddings) -> None:
@@ -42,20 +43,20 @@ class MiningHistory:
         while self.pending and self.pending[0].step <= message.step + 1 - self._lag:
             _take_in(self.memory, self.pending.popleft())
 
-    def arrays(self) -> dict:
+    def arrays(self) -> dict[str, np.ndarray]:
         """Returns everything as arrays by name, for a checkpoint.
 
         4 L D bytes and a little more, with vectors of classes up to ``lag`` times as much.
         """
         arrays = {"embeddings": self.memory.embeddings, "seen": self.memory.seen}
         for position, message in enumerate(self.pending):
-            arrays[f"step_{position}"] = np.int64(message.step)
+            arrays[f"step_{position}"] = np.asarray(message.step, np.int64)
             if message.classes is not None:
                 arrays[f"classes_{position}"] = np.asarray(message.classes)
             arrays[f"embeddings_{position}"] = np.asarray(message.embeddings)
         return arrays
 
-    def restore(self, arrays: dict) -> None:
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Takes over what `arrays` returned.
 
         Raises:
@@ -103,26 +104,53 @@ class MinedBatchSampler(BatchSampler):
         feed: of the training that is going on.
     """
 
-    def __init__(self, labels, *arguments, mining: Optional[ClassMining] = None, lag: int = 4, **options):
+    def __init__(
+        self,
+        labels: Labels,
+        batch_size: int = 128,
+        images_per_class: int = 2,
+        seed: int = 0,
+        *,
+        representative_uses: int = 6,
+        steps_per_projection: Optional[int] = None,
+        representative_draw: str = "uniform",
+        queries: str = "representatives",
+        mining: Optional[ClassMining] = None,
+        lag: int = 4,
+    ) -> None:
         """As `BatchSampler`, with mining.
 
         Args:
-            labels: as `BatchSampler`, and so the other arguments.
-            *arguments: of `BatchSampler`.
+            labels: [N], as `BatchSampler`.
+            batch_size: B, likewise.
+            images_per_class: I, likewise.
+            seed: likewise.
+            representative_uses: rho, likewise.
+            steps_per_projection: M, likewise.
+            representative_draw: likewise.
+            queries: likewise.
             mining: how classes are chosen; None: each seed's three nearest.
             lag: steps between the newest embeddings used and the batch mined from them, at least 1.
-            **options: of `BatchSampler`.
 
         Raises:
             ValueError: if `lag` is below 1, or as `BatchSampler`.
         """
-        super().__init__(labels, *arguments, **options)
+        super().__init__(
+            labels,
+            batch_size,
+            images_per_class,
+            seed,
+            representative_uses=representative_uses,
+            steps_per_projection=steps_per_projection,
+            representative_draw=representative_draw,
+            queries=queries,
+        )
         if lag < 1:
             raise ValueError(f"`lag` must be >= 1 step, got {lag}.")
         self.mining = mining or ClassMining()
         self.lag = int(lag)
         self.feed = EmbeddingFeed(0)
-        self._memory = None
+        self._memory: Optional[ClassMemory] = None
 
     def begin(self, first_step: int, history: MiningHistory, stall_seconds: float = 600.0) -> None:
         """Prepares iterating from a step, with what the steps before it computed.

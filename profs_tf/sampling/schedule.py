@@ -71,7 +71,7 @@ class Schedule:
 
     steps_per_projection: int
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if check_whole("steps_per_projection", self.steps_per_projection) < 1:
             raise ValueError(f"`steps_per_projection` must be >= 1, got {self.steps_per_projection}.")
 
