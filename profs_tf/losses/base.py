@@ -5,8 +5,10 @@ Shapes: B images in the batch, D embedding dimensions.
 
 import abc
 import inspect
+from collections.abc import Mapping, MutableMapping
 from typing import Any, NamedTuple, Optional, get_type_hints
 
+import numpy as np
 import tensorflow as tf
 
 from profs_tf.losses.inputs import Batch, Check, read_batch
@@ -67,7 +69,7 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
         return self._name
 
     @name.setter
-    def name(self, name: str):
+    def name(self, name: str) -> None:
         # Both parents hold a name; tf.Module's is read-only and Keras assigns to it.
         self._name = name
 
@@ -147,12 +149,12 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
         """
         return {"name": self.name, **{option: getattr(self, option) for option in self.options()}}
 
-    def save_own_variables(self, store) -> None:
+    def save_own_variables(self, store: MutableMapping[str, np.ndarray]) -> None:
         """Writes the loss's variables into ``store``, for Keras's own file formats."""
         for variable in self.variables:
             store[_store_key(variable)] = variable.numpy()
 
-    def load_own_variables(self, store) -> None:
+    def load_own_variables(self, store: Mapping[str, np.ndarray]) -> None:
         """Reads the loss's variables from ``store``; raises ValueError where one is missing."""
         for variable in self.variables:
             key = _store_key(variable)

@@ -57,8 +57,9 @@ def hard_negative_weights(
     distances = tf.stop_gradient(distances)
 
     def of_the_batch() -> tf.Tensor:
-        flat = [tf.reshape(matrix, [1, -1]) for matrix in (distances, negatives)]
-        chosen = closest_weights(*flat, counts=tf.reduce_sum(_count(positives))[tf.newaxis])
+        one_row = [tf.reshape(matrix, [1, -1]) for matrix in (distances, negatives)]
+        counts = tf.reduce_sum(_count(positives))[tf.newaxis]
+        chosen = closest_weights(one_row[0], one_row[1], counts)
         return tf.reshape(chosen, tf.shape(distances))
 
     def of_each_query() -> tf.Tensor:

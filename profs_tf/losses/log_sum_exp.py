@@ -3,7 +3,11 @@
 Shapes: B images in the batch; K logits in a row.
 """
 
+from collections.abc import Callable
+
 import tensorflow as tf
+
+_Round = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 
 NO_TERM = -1e30
 """The log-sum-exp of no term at all: a finite "minus infinity", whose softplus and gradient are exactly 0."""
@@ -51,7 +55,7 @@ def paired_log_sum_exp(logits: tf.Tensor, mask: tf.Tensor, pairs: tf.Tensor) -> 
     num_partners = tf.reduce_sum(tf.cast(with_terms, tf.int32), axis=1)
     rounds = tf.reduce_max(num_partners)
 
-    def sums_of(round_index: tf.Tensor):
+    def sums_of(round_index: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns each row's partner j in this round, whether it has one [B, 1], and logits_i + logits_j."""
         partner = tf.gather(partners, round_index, axis=1)
         return partner, (round_index < num_partners)[:, tf.newaxis], logits + tf.gather(logits, partner)
@@ -60,20 +64,20 @@ def paired_log_sum_exp(logits: tf.Tensor, mask: tf.Tensor, pairs: tf.Tensor) -> 
         """Returns the entry (i, j) of each row, [B, 1]."""
         return tf.gather(matrix, partner, batch_dims=1)[:, tf.newaxis]
 
-    def forward(round_index: tf.Tensor, result: tf.Tensor):
+    def forward(round_index: tf.Tensor, result: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         partner, present, sums = sums_of(round_index)
         place = tf.logical_and(
             present, tf.one_hot(partner, tf.shape(pairs)[1], on_value=True, off_value=False)
         )
         return round_index + 1, tf.where(place, masked_log_sum_exp(sums, mask)[:, tf.newaxis], result)
 
-    def rounds_of(body, start: tf.Tensor) -> tf.Tensor:
+    def rounds_of(body: _Round, start: tf.Tensor) -> tf.Tensor:
         return tf.while_loop(lambda index, _: index < rounds, body, (tf.constant(0), start))[1]
 
     result = rounds_of(forward, tf.zeros(tf.shape(pairs), logits.dtype))
 
-    def gradient(upstream: tf.Tensor):
-        def backward(round_index: tf.Tensor, total: tf.Tensor):
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, None, None]:
+        def backward(round_index: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             partner, present, sums = sums_of(round_index)
             log_shares = sums - at_partner(result, partner)
             counted = tf.logical_and(mask, present)

@@ -63,12 +63,13 @@ class MarginLoss(MetricLoss):
         self.margin = check_finite_at_least("margin", margin, 0.0)
         self.mining = check_one_of("mining", mining, ("hard", "distance_weighted"))
         self.boundary_per_class = boundary_per_class
-        if boundary_per_class:
-            num_classes = check_count("num_classes", num_classes, NUM_CLASSES_CURE)
-        self.num_classes = num_classes
+        self._num_boundaries = (
+            check_count("num_classes", num_classes, NUM_CLASSES_CURE) if boundary_per_class else None
+        )
+        self.num_classes = self._num_boundaries or num_classes
         self.learning_rate = check_finite_above("learning_rate", learning_rate, 0.0)
         self.seed = seed
-        shape = [num_classes] if boundary_per_class else []
+        shape = [] if self._num_boundaries is None else [self._num_boundaries]
         self.boundary = tf.Variable(tf.fill(shape, self.initial_boundary), name="boundary", dtype=tf.float32)
 
     def get_config(self) -> dict[str, Any]:
@@ -76,14 +77,14 @@ class MarginLoss(MetricLoss):
         return {**super().get_config(), "boundary": self.initial_boundary}
 
     def _label_checks(self, labels: tf.Tensor) -> tuple[Check, ...]:
-        return class_index_checks(labels, self.num_classes) if self.boundary_per_class else ()
+        return () if self._num_boundaries is None else class_index_checks(labels, self._num_boundaries)
 
     def _boundary_of_queries(self, batch: Batch) -> tf.Tensor:
         """Returns the boundary of each row, [B, 1], or [] where there is one for all."""
         boundary = tf.cast(self.boundary, batch.embeddings.dtype)
-        if not self.boundary_per_class:
+        if self._num_boundaries is None:
             return boundary
-        return tf.gather(boundary, class_indices(batch.labels, self.num_classes))[:, tf.newaxis]
+        return tf.gather(boundary, class_indices(batch.labels, self._num_boundaries))[:, tf.newaxis]
 
     def _chosen_negatives(
         self, batch: Batch, distances: tf.Tensor, positives: tf.Tensor, negatives: tf.Tensor

@@ -50,7 +50,9 @@ class MultiSimilarityLoss(MetricLoss):
         self.base = check_finite("base", base)
         self.eps = check_finite_at_least("eps", eps, 0.0)
 
-    def _mined(self, similarities: tf.Tensor, positives: tf.Tensor, negatives: tf.Tensor):
+    def _mined(
+        self, similarities: tf.Tensor, positives: tf.Tensor, negatives: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns what mining leaves of the two masks [B, B]. Both are empty where one was."""
         infinity = tf.constant(float("inf"), similarities.dtype)
         lowest = tf.reduce_min(tf.where(positives, similarities, infinity), axis=1, keepdims=True)

@@ -64,7 +64,7 @@ class ProxyNCALoss(MetricLoss):
         self.positive_in_denominator = positive_in_denominator
         self.learning_rate = check_finite_above("learning_rate", learning_rate, 0.0)
         self.seed = seed
-        self.proxies = unit_vectors("proxies", [num_classes, embedding_dim], seed)
+        self.proxies = unit_vectors("proxies", [self.num_classes, self.embedding_dim], seed)
 
     def class_vectors(self) -> tf.Tensor:
         """Returns the proxies at unit length, float32 [C, D]; O(C D)."""

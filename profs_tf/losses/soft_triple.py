@@ -73,7 +73,8 @@ class SoftTripleLoss(MetricLoss):
         self.margin = check_finite_at_least("margin", margin, 0.0)
         self.learning_rate = check_finite_above("learning_rate", learning_rate, 0.0)
         self.seed = seed
-        self.centers = unit_vectors("centers", [num_classes, centers_per_class, embedding_dim], seed)
+        shape = [self.num_classes, self.centers_per_class, self.embedding_dim]
+        self.centers = unit_vectors("centers", shape, seed)
 
     def class_vectors(self) -> tf.Tensor:
         """Returns the mean direction of each class's centres, float32 [C, D]; O(C K D).
