@@ -32,7 +32,7 @@ _ZERO_SHOT = {dataset.name: dataset for dataset in (CUB200, CARS196, SOP)}
 _OWN_PICTURES = {"folder": from_folder, "csv": from_csv}
 
 
-def names() -> tuple:
+def names() -> tuple[str, ...]:
     """Returns the names that ``load`` takes; those in capitals stand for a path."""
     return ("emoji", *_ZERO_SHOT, *(f"{kind}:PATH" for kind in _OWN_PICTURES))
 
@@ -43,7 +43,7 @@ def load(
     train_classes: Optional[TrainClasses] = None,
     allow_partial_data: bool = False,
     download: bool = False,
-) -> tuple:
+) -> tuple[ImageList, ImageList]:
     """Returns (train, test) of a data set, two ``ImageList``.
 
     An option that the data set has no use for is refused.
@@ -75,13 +75,12 @@ def load(
         return _ZERO_SHOT[name].load(data_dir, allow_partial_data, download)
     if colon and path and kind in _OWN_PICTURES:
         _refuse(name, {option: used for option, used in given.items() if option != "train_classes"})
-        return _OWN_PICTURES[kind](
-            path, **({} if train_classes is None else {"train_classes": train_classes})
-        )
+        read = _OWN_PICTURES[kind]
+        return read(path) if train_classes is None else read(path, train_classes)
     raise ValueError(f"`name` must be one of {', '.join(names())}, got {name!r}.")
 
 
-def _refuse(name: str, options: dict) -> None:
+def _refuse(name: str, options: dict[str, bool]) -> None:
     for option, given in options.items():
         if given:
             raise ValueError(f"`{option}` must be left out for {name}, which has no use for it.")

@@ -7,6 +7,7 @@ images), 98 test (8,131).
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ _TEST_LABELS = "cars_test_annos_withlabels.mat"
 _DEVKIT = ("devkit/cars_meta.mat", "devkit/cars_train_annos.mat", "cars_train", "cars_test")
 
 
-def read_archive(root: Path, layout: tuple) -> Examples:
+def read_archive(root: Path, layout: tuple[str, ...]) -> Examples:
     """Reads the annotations of the archive in one piece or of the development kit; classes count from 1.
 
     The original division into training and test images is a classification split: here it is joined again.
@@ -40,7 +41,7 @@ def read_archive(root: Path, layout: tuple) -> Examples:
     return Examples([path for path, _ in listed], class_ids, {i: str(name) for i, name in enumerate(names)})
 
 
-def _mat(path: Path) -> dict:
+def _mat(path: Path) -> dict[str, np.ndarray]:
     # SciPy comes with scikit-learn; importing it takes a while that other data sets need not spend.
     from scipy.io import loadmat
 
@@ -48,7 +49,7 @@ def _mat(path: Path) -> dict:
     return {key: np.atleast_1d(value) for key, value in content.items() if not key.startswith("__")}
 
 
-def _rows(annotations: dict, path_field: str, folder: Path) -> list:
+def _rows(annotations: dict[str, np.ndarray], path_field: str, folder: Path) -> list[tuple[str, int]]:
     return [(str(folder / str(row[path_field])), int(row["class"]) - 1) for row in annotations["annotations"]]
 
 
@@ -58,7 +59,7 @@ def _image_folder(root: Path, name: str) -> Path:
     return nested if nested.is_dir() else root / name
 
 
-def _class_of(example: dict, features: dict) -> tuple:
+def _class_of(example: dict[str, Any], features: dict[str, Any]) -> tuple[int, str]:
     class_id = int(example["label"])
     return class_id, features["label"].int2str(class_id)
 

@@ -16,7 +16,7 @@ from profs_tf.datasets.image_list import ImageList
 TrainClasses = Union[float, str, os.PathLike, Sequence[str]]
 
 
-def split_by_class(images: ImageList, train_classes: TrainClasses = 0.5) -> tuple:
+def split_by_class(images: ImageList, train_classes: TrainClasses = 0.5) -> tuple[ImageList, ImageList]:
     """Returns (train, test): two lists without a class in common, classes in their present order.
 
     Args:
@@ -31,8 +31,8 @@ def split_by_class(images: ImageList, train_classes: TrainClasses = 0.5) -> tupl
         raise ValueError(
             f"`train_classes` needs at least 2 classes to split, got {images.num_classes} in {images!r}."
         )
-    if isinstance(train_classes, numbers.Real):
-        trains = _first_classes(images.num_classes, train_classes)
+    if isinstance(train_classes, (float, numbers.Real)):
+        trains = _first_classes(images.num_classes, float(train_classes))
     else:
         trains = _named_classes(images, train_classes)
     return (
@@ -41,7 +41,7 @@ def split_by_class(images: ImageList, train_classes: TrainClasses = 0.5) -> tupl
     )
 
 
-def hold_out_classes(train: ImageList, fraction: float) -> tuple:
+def hold_out_classes(train: ImageList, fraction: float) -> tuple[ImageList, ImageList]:
     """Returns (train, validation): training classes parted once more, classes in their present order.
 
     Choosing values on the classes that are reported in the end would overfit to them; these are unseen, too,
@@ -101,6 +101,6 @@ def _named_classes(images: ImageList, train_classes: Union[str, os.PathLike, Seq
     return np.array([name in names for name in images.class_names])
 
 
-def _some(names: Sequence) -> str:
+def _some(names: Sequence[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:10])
     return f"{shown} and {len(names) - 10} more" if len(names) > 10 else shown

@@ -7,7 +7,7 @@ import io
 import os
 import re
 from pathlib import Path
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 import numpy as np
 
@@ -18,9 +18,13 @@ from profs_tf.datasets.zero_shot import files_exist
 _REQUIRED = ("path", "label")
 _BOX = ("x", "y", "w", "h")
 _SPLITS = ("train", "test")
+# Texts by the name of their column, and the number of the line as "line".
+_Row = dict[str, Any]
 
 
-def from_csv(path: Union[str, os.PathLike], train_classes: Optional[TrainClasses] = None) -> tuple:
+def from_csv(
+    path: Union[str, os.PathLike], train_classes: Optional[TrainClasses] = None
+) -> tuple[ImageList, ImageList]:
     """Returns (train, test) of the images that a CSV file lists.
 
     The first line names the columns, which may be in any order; others are not read:
@@ -52,7 +56,8 @@ def from_csv(path: Union[str, os.PathLike], train_classes: Optional[TrainClasses
     if wrong or not all(parts.values()):
         got = f"{wrong['split']!r} in line {wrong['line']}" if wrong else "one of them only"
         raise ValueError(f"`split` must be {' or '.join(_SPLITS)}, each in some row of {path}, got {got}.")
-    return tuple(_to_list(part, path, f" {name}") for name, part in parts.items())
+    train, test = (_to_list(part, path, f" {name}") for name, part in parts.items())
+    return train, test
 
 
 def list_csv(path: Union[str, os.PathLike]) -> ImageList:
@@ -63,7 +68,7 @@ def list_csv(path: Union[str, os.PathLike]) -> ImageList:
     return _to_list(_read_rows(Path(path).expanduser()), path)
 
 
-def _read_rows(path: Path) -> list:
+def _read_rows(path: Path) -> list[_Row]:
     """Returns the rows as dicts of the columns that are used, plus "line" and the resolved "path"."""
     try:
         text = path.read_text("utf-8-sig")
@@ -92,7 +97,7 @@ def _read_rows(path: Path) -> list:
     return rows
 
 
-def _used_columns(path: Path, columns: tuple) -> list:
+def _used_columns(path: Path, columns: tuple[str, ...]) -> list[str]:
     boxes = [name for name in _BOX if name in columns]
     if not set(_REQUIRED) <= set(columns) or len(boxes) not in (0, 4):
         raise ValueError(
@@ -102,7 +107,7 @@ def _used_columns(path: Path, columns: tuple) -> list:
     return [*_REQUIRED, *(name for name in ("split", *_BOX) if name in columns)]
 
 
-def _check_images(path: Path, rows: list) -> None:
+def _check_images(path: Path, rows: list[_Row]) -> None:
     if not rows:
         raise ValueError(f"`{path}` must list at least one image, got none.")
     missing = np.flatnonzero(~files_exist([row["path"] for row in rows]))
@@ -112,7 +117,7 @@ def _check_images(path: Path, rows: list) -> None:
             f"`path` must be files that exist, got {len(missing):,} missing of {len(rows):,}, "
             f"the first in line {first['line']}: {first['path']}."
         )
-    lines = {}
+    lines: dict[tuple[Any, ...], int] = {}
     for row in rows:
         key = (row["path"], *(row.get(name) for name in _BOX))
         if key in lines:
@@ -123,16 +128,16 @@ def _check_images(path: Path, rows: list) -> None:
         lines[key] = row["line"]
 
 
-def _to_list(rows: list, path: Union[str, os.PathLike], part: str = "") -> ImageList:
+def _to_list(rows: list[_Row], path: Union[str, os.PathLike], part: str = "") -> ImageList:
     labels = [row["label"] for row in rows]
     # Labels such as 007 are not the number 7: to take them for it could merge two classes.
     if all(re.fullmatch(r"0|-?[1-9][0-9]*", label) for label in labels):
         labels = [int(label) for label in labels]
-    boxes = [_box(row, path) for row in rows] if _BOX[0] in rows[0] else None
+    boxes = np.array([_box(row, path) for row in rows], np.float32) if _BOX[0] in rows[0] else None
     return ImageList.from_labels([row["path"] for row in rows], labels, f"{Path(path).stem}{part}", boxes)
 
 
-def _box(row: dict, path: Union[str, os.PathLike]) -> list:
+def _box(row: _Row, path: Union[str, os.PathLike]) -> list[float]:
     try:
         return [float(row[name]) for name in _BOX]
     except ValueError as error:

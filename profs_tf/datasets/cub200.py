@@ -7,12 +7,13 @@ Wah et al., "The Caltech-UCSD Birds-200-2011 Dataset", 2011. 100 species train (
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from profs_tf.datasets.tfds_files import TfdsReader
 from profs_tf.datasets.zero_shot import Examples, ZeroShotDataset
 
 
-def read_archive(root: Path, layout: tuple) -> Examples:
+def read_archive(root: Path, layout: tuple[str, ...]) -> Examples:
     """Reads images.txt ("image path") and image_class_labels.txt ("image class", counted from 1)."""
     paths = _table(root / layout[0])
     classes = _table(root / layout[1])
@@ -30,12 +31,12 @@ def read_archive(root: Path, layout: tuple) -> Examples:
     )
 
 
-def _table(path: Path) -> dict:
+def _table(path: Path) -> dict[str, str]:
     lines = path.read_text("utf-8").splitlines()
     return dict(line.split(maxsplit=1) for line in lines if line.strip())
 
 
-def _class_of(example: dict, features: dict) -> tuple:
+def _class_of(example: dict[str, Any], features: dict[str, Any]) -> tuple[int, str]:
     return int(example["label"]), example["image/filename"].decode("utf-8").split("/")[-2]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from profs_tf.datasets.image_list import ImageList
 
 
-def load_emoji() -> tuple:
+def load_emoji() -> tuple[ImageList, ImageList]:
     """Returns (train, test), in memory: uint8 ``[N, 48, 48, 3]`` RGB.
 
     Class names are the emoji's names, such as "grinning-face". Takes a fraction of a second and 120 MB.

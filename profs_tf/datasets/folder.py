@@ -16,7 +16,9 @@ _LOG = logging.getLogger(__name__)
 IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
 
 
-def from_folder(path: Union[str, os.PathLike], train_classes: TrainClasses = 0.5) -> tuple:
+def from_folder(
+    path: Union[str, os.PathLike], train_classes: TrainClasses = 0.5
+) -> tuple[ImageList, ImageList]:
     """Returns (train, test) of the pictures in a folder, split by class.
 
     Args:
@@ -42,7 +44,9 @@ def list_folder(path: Union[str, os.PathLike]) -> ImageList:
     root = Path(path).expanduser()
     if not root.is_dir():
         raise NotADirectoryError(f"`path` must be a folder with a sub-folder for each class, got {root}.")
-    files, labels, ignored = [], [], collections.Counter()
+    files: list[str] = []
+    labels: list[str] = []
+    ignored: collections.Counter[str] = collections.Counter()
     for entry in sorted(os.listdir(root)):
         if (root / entry).is_dir() and not entry.startswith("."):
             pictures = _pictures(root / entry, ignored)
@@ -61,7 +65,7 @@ def list_folder(path: Union[str, os.PathLike]) -> ImageList:
     return ImageList.from_labels(files, labels, root.resolve().name or str(root))
 
 
-def list_pictures(path: Union[str, os.PathLike]) -> tuple:
+def list_pictures(path: Union[str, os.PathLike]) -> tuple[str, ...]:
     """Returns the paths of all pictures in a folder at any depth, sorted; classes do not matter.
 
     Left out: hidden files and folders, and files that are not pictures by their suffix.
@@ -73,7 +77,7 @@ def list_pictures(path: Union[str, os.PathLike]) -> tuple:
     root = Path(path).expanduser()
     if not root.is_dir():
         raise NotADirectoryError(f"`path` must be a folder with pictures, got {root}.")
-    ignored = collections.Counter()
+    ignored: collections.Counter[str] = collections.Counter()
     found = _pictures(root, ignored)
     if not found:
         raise ValueError(
@@ -83,7 +87,7 @@ def list_pictures(path: Union[str, os.PathLike]) -> tuple:
     return tuple(found)
 
 
-def _pictures(folder: Path, ignored: collections.Counter) -> list:
+def _pictures(folder: Path, ignored: collections.Counter[str]) -> list[str]:
     """Returns the pictures in a folder at any depth, sorted; follows linked folders, but not in circles."""
     found, seen = [], set()
     for parent, folders, names in os.walk(folder, followlinks=True):
@@ -110,6 +114,6 @@ def _reason(file_name: str) -> str:
     return "" if file_name.lower().endswith(IMAGE_SUFFIXES) else "not pictures"
 
 
-def _counts(ignored: collections.Counter) -> str:
+def _counts(ignored: collections.Counter[str]) -> str:
     listed = ", ".join(f"{count} {reason}" for reason, count in sorted(ignored.items()) if count)
     return f" ({listed})" if listed else ""

@@ -56,7 +56,11 @@ class ImageList:
 
     @classmethod
     def from_labels(
-        cls, images: Any, labels: Iterable, name: str = "images", boxes: Optional[np.ndarray] = None
+        cls,
+        images: Union[np.ndarray, Sequence[Union[str, os.PathLike]]],
+        labels: Union[np.ndarray, Iterable[int], Iterable[str]],
+        name: str = "images",
+        boxes: Optional[np.ndarray] = None,
     ) -> ImageList:
         """Makes a list from labels that are any integers or any strings.
 
@@ -76,7 +80,7 @@ class ImageList:
         classes = sorted(set(values))
         index_of = {value: index for index, value in enumerate(classes)}
         indices = np.array([index_of[value] for value in values], np.int64)
-        return cls(images, indices, tuple(str(value) for value in classes), name, boxes)
+        return cls(_checked_images(images), indices, tuple(str(value) for value in classes), name, boxes)
 
     @property
     def num_images(self) -> int:
@@ -98,7 +102,7 @@ class ImageList:
         """Whether ``images`` holds pictures; otherwise it holds file paths."""
         return isinstance(self.images, np.ndarray)
 
-    def take(self, indices: Any) -> ImageList:
+    def take(self, indices: Union[np.ndarray, Sequence[int], Sequence[bool]]) -> ImageList:
         """Returns the images at ``indices`` (integers, or a boolean mask ``[N]``), in that order.
 
         Classes keep their index and name, also those that are left without an image.
@@ -107,14 +111,17 @@ class ImageList:
             ValueError: if ``indices`` is empty, not flat, of another kind, or beyond N.
         """
         chosen = _checked_indices("indices", indices, self.num_images)
+        images = self.images
         return dataclasses.replace(
             self,
-            images=self.images[chosen] if self.is_in_memory else tuple(self.images[i] for i in chosen),
+            images=images[chosen] if isinstance(images, np.ndarray) else tuple(images[i] for i in chosen),
             labels=self.labels[chosen],
             boxes=None if self.boxes is None else self.boxes[chosen],
         )
 
-    def subset_of_classes(self, class_indices: Any, name: Optional[str] = None) -> ImageList:
+    def subset_of_classes(
+        self, class_indices: Union[np.ndarray, Sequence[int], Sequence[bool]], name: Optional[str] = None
+    ) -> ImageList:
         """Returns the images of some classes, in their present order, with the classes numbered anew.
 
         Class ``class_indices[j]`` becomes class j. O(N) time.
@@ -147,7 +154,7 @@ class ImageList:
 
     def __repr__(self) -> str:
         kind = "files"
-        if self.is_in_memory:
+        if isinstance(self.images, np.ndarray):
             kind = f"{self.images.shape[2]}x{self.images.shape[1]} in memory"
         return f"ImageList({self.name!r}: {self.num_images} images of {self.num_classes} classes, {kind})"
 
@@ -158,12 +165,12 @@ def _read_only(array: np.ndarray) -> np.ndarray:
     return view
 
 
-def _shortened(values: Sequence) -> str:
+def _shortened(values: Sequence[object]) -> str:
     shown = ", ".join(repr(value) for value in values[:5])
     return f"[{shown}, ...] ({len(values)} in all)" if len(values) > 5 else f"[{shown}]"
 
 
-def _checked_images(images: Any) -> Union[np.ndarray, tuple]:
+def _checked_images(images: Any) -> Union[np.ndarray, tuple[str, ...]]:
     if isinstance(images, np.ndarray) and images.dtype.kind not in "UO":
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3 or 0 in images.shape:
             raise ValueError(
@@ -188,7 +195,7 @@ def _checked_images(images: Any) -> Union[np.ndarray, tuple]:
     return tuple(paths)
 
 
-def _checked_class_names(class_names: Any) -> tuple:
+def _checked_class_names(class_names: Any) -> tuple[str, ...]:
     names = tuple(class_names)
     if isinstance(class_names, str) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"`class_names` must be a sequence of strings, got {_shortened(class_names)}.")
@@ -252,7 +259,7 @@ def _checked_indices(argument: str, indices: Any, size: int) -> np.ndarray:
     return array.astype(np.int64)
 
 
-def _plain_labels(labels: Any) -> list:
+def _plain_labels(labels: Any) -> list[Any]:
     values = labels.tolist() if hasattr(labels, "tolist") else list(labels)
     if isinstance(labels, (str, bytes)) or not isinstance(values, list):
         raise ValueError(f"`labels` must be a flat sequence of integers or strings, got {labels!r}.")

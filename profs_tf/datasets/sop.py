@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 from profs_tf.datasets.tfds_files import TfdsReader
 from profs_tf.datasets.zero_shot import Examples, ZeroShotDataset
@@ -15,7 +16,7 @@ from profs_tf.datasets.zero_shot import Examples, ZeroShotDataset
 _COLUMNS = ("class_id", "path")
 
 
-def read_archive(root: Path, layout: tuple) -> Examples:
+def read_archive(root: Path, layout: tuple[str, ...]) -> Examples:
     """Reads the tables Ebay_train.txt and Ebay_test.txt, whose classes count from 1 through both."""
     paths, class_ids, class_names = [], [], {}
     for part in layout[:2]:
@@ -37,7 +38,7 @@ def _class_name(kind: str, class_id: int) -> str:
     return f"{kind}_{class_id + 1}"
 
 
-def _class_of(example: dict, features: dict) -> tuple:
+def _class_of(example: dict[str, Any], features: dict[str, Any]) -> tuple[int, str]:
     class_id = int(example["class_id"])
     return class_id, _class_name(features["super_class_id"].int2str(int(example["super_class_id"])), class_id)
 

@@ -13,7 +13,7 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Any, Callable, Optional, Union
 
 from tqdm import tqdm
 
@@ -32,11 +32,11 @@ class TfdsReader:
     """
 
     name: str
-    features: tuple
-    class_of: Callable
+    features: tuple[str, ...]
+    class_of: Callable[[dict[str, Any], dict[str, Any]], tuple[int, str]]
 
 
-def data_folder(data_dir: Optional[str]) -> Path:
+def data_folder(data_dir: Optional[Union[str, os.PathLike]]) -> Path:
     """Returns where TensorFlow Datasets keeps its data: ``data_dir`` if given, else its usual place."""
     return Path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
 
@@ -58,7 +58,7 @@ def download(name: str, data_dir: Path) -> Path:
     return Path(builder.data_dir)
 
 
-def write_images(reader: TfdsReader, prepared: Path) -> tuple:
+def write_images(reader: TfdsReader, prepared: Path) -> tuple[list[str], list[int], dict[int, str]]:
     """Writes the pictures of all splits to files, unless they are there already.
 
     The pictures appear under their final name only when all are written, so a run that was killed leaves
@@ -129,7 +129,7 @@ def _publish(unfinished: Path, folder: Path) -> None:
             raise
 
 
-def _list_images(folder: Path) -> tuple:
+def _list_images(folder: Path) -> tuple[list[str], list[int], dict[int, str]]:
     lines = (folder / _CLASS_FILE).read_text("utf-8").splitlines()
     names = {int(line.split(" ", 1)[0]): line.split(" ", 1)[1] for line in lines}
     paths, class_ids = [], []

@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Callable, Optional
+from typing import Callable, Optional, Union
 
 import numpy as np
 
@@ -34,9 +35,9 @@ class Examples:
         class_names: class number -> name, for the classes that occur.
     """
 
-    paths: list
-    class_ids: list
-    class_names: dict
+    paths: Sequence[str]
+    class_ids: Sequence[int]
+    class_names: Mapping[int, str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,15 +60,18 @@ class ZeroShotDataset:
     num_train_classes: int
     num_train_images: int
     num_test_images: int
-    folders: tuple
-    layouts: tuple
-    read_archive: Callable
+    folders: tuple[str, ...]
+    layouts: tuple[tuple[str, ...], ...]
+    read_archive: Callable[[Path, tuple[str, ...]], Examples]
     tfds_reader: tfds_files.TfdsReader
-    sources: tuple
+    sources: tuple[str, ...]
 
     def load(
-        self, data_dir: Optional[str] = None, allow_partial_data: bool = False, download: bool = False
-    ) -> tuple:
+        self,
+        data_dir: Optional[Union[str, os.PathLike]] = None,
+        allow_partial_data: bool = False,
+        download: bool = False,
+    ) -> tuple[ImageList, ImageList]:
         """Returns (train, test), two ImageList of file paths, classes in the data set's order.
 
         Within a class the images are in the order of their paths. Takes O(N log N) time for N images; the
@@ -87,7 +91,7 @@ class ZeroShotDataset:
         """
         return self._split(self._find(data_dir, download), allow_partial_data)
 
-    def _find(self, data_dir: Optional[str], download: bool) -> Examples:
+    def _find(self, data_dir: Optional[Union[str, os.PathLike]], download: bool) -> Examples:
         looked_for = []
         for root in self._archive_roots(data_dir):
             for layout in self.layouts:
@@ -104,13 +108,13 @@ class ZeroShotDataset:
             raise DatasetNotFoundError(self._not_found_message(looked_for))
         return Examples(*tfds_files.write_images(self.tfds_reader, prepared))
 
-    def _archive_roots(self, data_dir: Optional[str]) -> list:
+    def _archive_roots(self, data_dir: Optional[Union[str, os.PathLike]]) -> list[Path]:
         if data_dir is None:
             return []
         root = Path(data_dir).expanduser()
         return [root, *(root / folder for folder in self.folders)]
 
-    def _not_found_message(self, looked_for: list) -> str:
+    def _not_found_message(self, looked_for: list[str]) -> str:
         return "\n".join(
             [
                 f"{self.title} was not found.",
@@ -123,20 +127,20 @@ class ZeroShotDataset:
             ]
         )
 
-    def _split(self, examples: Examples, allow_partial_data: bool) -> tuple:
+    def _split(self, examples: Examples, allow_partial_data: bool) -> tuple[ImageList, ImageList]:
         class_ids = np.asarray(examples.class_ids, np.int64)
         there = files_exist(examples.paths)
         trains = class_ids < self.num_train_classes
         counts = (int(np.sum(there & trains)), int(np.sum(there & ~trains)))
         if counts != (self.num_train_images, self.num_test_images):
             self._report_partial(examples, there, counts, allow_partial_data)
-        return tuple(
-            self._part(examples, class_ids, np.flatnonzero(there & chosen), part)
-            for chosen, part in ((trains, "train"), (~trains, "test"))
+        return (
+            self._part(examples, class_ids, np.flatnonzero(there & trains), "train"),
+            self._part(examples, class_ids, np.flatnonzero(there & ~trains), "test"),
         )
 
     def _report_partial(
-        self, examples: Examples, there: np.ndarray, counts: tuple, allow_partial_data: bool
+        self, examples: Examples, there: np.ndarray, counts: tuple[int, int], allow_partial_data: bool
     ) -> None:
         message = (
             f"{self.title} must have {self.num_train_images:,} training and {self.num_test_images:,} test "
@@ -158,7 +162,7 @@ class ZeroShotDataset:
         return ImageList([examples.paths[index] for index in order], labels, names, f"{self.name} {part}")
 
 
-def files_exist(paths: list) -> np.ndarray:
+def files_exist(paths: Sequence[str]) -> np.ndarray:
     """Returns which of the files exist, bool ``[N]``. Lists each folder once: quicker than asking N times."""
     listed = {}
     for folder in {os.path.dirname(path) for path in paths}:
