@@ -2,8 +2,9 @@
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 # Losses that draw their pairs from proxies or centres: their batches have no representatives, each step is a
 # projection of its own (paper, section 5.3).
@@ -13,7 +14,9 @@ QUERY_LOSSES = ("n_pair", "angular")
 METHODS = ("baseline", "profs", "profs_hncm")
 
 
-def option(default: Any, text: str, *, choices: tuple = (), minimum: Any = None, above: Any = None) -> Any:
+def option(
+    default: Any, text: str, *, choices: tuple[str, ...] = (), minimum: Any = None, above: Any = None
+) -> Any:
     """Declares a field: its default, the text of its flag, and its range.
 
     Args:
@@ -99,7 +102,9 @@ class Config:
     loss: str = option(
         "margin", "Name of the loss; its own options follow as --LOSS_OPTION, such as --margin_boundary."
     )
-    loss_options: dict = field(default_factory=dict, metadata={"help": "Options of the loss by name."})
+    loss_options: dict[str, Any] = field(
+        default_factory=dict, metadata={"help": "Options of the loss by name."}
+    )
 
     backbone: str = option(
         "inception_v1",
@@ -158,7 +163,7 @@ class Config:
         None, "Save the run's state every so many steps as well as after every epoch.", minimum=1
     )
 
-    ks: tuple = option((1, 2, 4, 8), "The K of Recall@K.")
+    ks: tuple[int, ...] = option((1, 2, 4, 8), "The K of Recall@K.")
     evaluate_every: int = option(1, "Evaluate after every so many epochs, and after the last.", minimum=1)
     clustering: str = option(
         "best",
@@ -196,7 +201,7 @@ class Config:
     )
     jit_compile: bool = option(False, "Whether XLA compiles the training step.")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for spec in dataclasses.fields(self):
             check_range(spec, getattr(self, spec.name))
         object.__setattr__(self, "ks", whole_numbers("ks", self.ks))
@@ -219,7 +224,7 @@ class Config:
             )
         self._check_execution()
 
-    def _check_execution(self):
+    def _check_execution(self) -> None:
         if self.mines_classes and self.steps_per_execution != 1:
             raise ValueError(
                 f"`steps_per_execution` must be 1 with profs_hncm, got {self.steps_per_execution}: "
@@ -281,7 +286,7 @@ class Config:
         return cls(**values)
 
 
-def whole_numbers(name: str, values) -> tuple:
+def whole_numbers(name: str, values: Iterable[Union[int, str]]) -> tuple[int, ...]:
     """Returns numbers or their texts as a tuple of int.
 
     Raises:
@@ -295,7 +300,7 @@ def whole_numbers(name: str, values) -> tuple:
         ) from error
 
 
-def check_range(spec: dataclasses.Field, value: Any) -> None:
+def check_range(spec: "dataclasses.Field[Any]", value: Any) -> None:
     """Raises ValueError if the value of a field is outside what `option` declared."""
     rules = spec.metadata
     if value is None or spec.name == "loss_options":

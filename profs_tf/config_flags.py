@@ -2,6 +2,7 @@
 
 import dataclasses
 import typing
+from collections.abc import Callable
 from typing import Any
 
 from absl import flags
@@ -35,12 +36,12 @@ def define(values: flags.FlagValues) -> None:
             define_one(values, f"{loss}_{name}", option.type, option.default, text)
 
 
-def loss_options(loss: str) -> dict:
+def loss_options(loss: str) -> dict[str, losses.Option]:
     """Returns the options of a loss that a user chooses, name to `losses.Option`."""
     return {name: option for name, option in losses.options(loss).items() if name not in _DERIVED_OPTIONS}
 
 
-def given(values: flags.FlagValues) -> dict:
+def given(values: flags.FlagValues) -> dict[str, Any]:
     """Returns what was set on the command line or in a flag file, as arguments of `Config`.
 
     Raises:
@@ -51,13 +52,13 @@ def given(values: flags.FlagValues) -> dict:
         for spec in dataclasses.fields(Config)
         if spec.name != "loss_options" and values[spec.name].present
     }
-    options = _given_loss_options(values, chosen.get("loss", Config.loss))
+    options = _given_loss_options(values, str(chosen.get("loss", Config.loss)))
     if options:
         chosen["loss_options"] = options
     return chosen
 
 
-def unused(config: Config, given_values: dict) -> str:
+def unused(config: Config, given_values: dict[str, Any]) -> str:
     """Returns a line that names given values without effect under the method, or an empty string.
 
     Args:
@@ -72,7 +73,7 @@ def unused(config: Config, given_values: dict) -> str:
     return f"unused with --method={config.method}: {listed}{in_force}" if listed else ""
 
 
-def _given_loss_options(values: flags.FlagValues, chosen_loss: str) -> dict:
+def _given_loss_options(values: flags.FlagValues, chosen_loss: str) -> dict[str, Any]:
     if chosen_loss not in losses.names():
         raise ValueError(f"`loss` must be one of {', '.join(losses.names())}, got {chosen_loss!r}.")
     given_options = {}
@@ -88,13 +89,15 @@ def _given_loss_options(values: flags.FlagValues, chosen_loss: str) -> dict:
 
 
 def _plain_type(hint: Any) -> type:
-    """Returns T of Optional[T], or the hint itself."""
+    """Returns T of Optional[T], tuple of what a tuple holds, or the hint itself."""
+    if typing.get_origin(hint) is tuple:
+        return tuple
     arguments = [argument for argument in typing.get_args(hint) if argument is not type(None)]
     return arguments[0] if arguments else hint
 
 
 def define_one(
-    values: flags.FlagValues, name: str, kind: type, default: Any, text: str, choices: tuple = ()
+    values: flags.FlagValues, name: str, kind: type, default: Any, text: str, choices: tuple[str, ...] = ()
 ) -> None:
     """Defines one flag of the type `kind` (bool, int, float, str or tuple)."""
     if choices:
@@ -105,10 +108,10 @@ def define_one(
         items = [str(value) for value in default]
         flags.DEFINE_list(name, items, f"{text} Separated by commas.", flag_values=values)
     else:
-        define_flag = {
+        define_by_kind: dict[type, Callable[..., Any]] = {
             bool: flags.DEFINE_boolean,
             int: flags.DEFINE_integer,
             float: flags.DEFINE_float,
             str: flags.DEFINE_string,
-        }[kind]
-        define_flag(name, default, text, flag_values=values)
+        }
+        define_by_kind[kind](name, default, text, flag_values=values)
