@@ -68,12 +68,12 @@ def cached(
     if cache == "auto":
         fits = needed <= _MEMORY_FRACTION * free_memory()
         cache = "memory" if fits else "disk" if cache_dir else "none"
-    if cache == "none":
-        return image_list
     if cache == "memory":
         pixels = _in_memory(image_list, side, needed, progress)
-    else:
+    elif cache == "disk" and cache_dir:
         pixels = _on_disk(image_list, side, needed, Path(cache_dir).expanduser(), progress)
+    else:
+        return image_list
     return ImageList(pixels, image_list.labels, image_list.class_names, image_list.name)
 
 
@@ -118,7 +118,7 @@ def _fingerprint(image_list: ImageList, side: int) -> str:
         entry = os.stat(path)
         digest.update(f"{os.path.abspath(path)}\0{entry.st_size}\0{entry.st_mtime_ns}\n".encode())
     if image_list.boxes is not None:
-        digest.update(np.ascontiguousarray(image_list.boxes))
+        digest.update(np.ascontiguousarray(image_list.boxes).data)
     return digest.hexdigest()[:32]
 
 
@@ -139,7 +139,7 @@ def _write_once(path: Path, image_list: ImageList, side: int, needed: int, progr
             header = {"descr": "|u1", "fortran_order": False, "shape": (len(image_list), side, side, 3)}
             np.lib.format.write_array_header_1_0(file, header)
             for batch in _scaled_batches(image_list, side, progress):
-                file.write(batch)
+                file.write(batch.data)
             file.flush()
             os.fsync(file.fileno())
             os.replace(part, path)

@@ -11,8 +11,9 @@ import contextlib
 import io
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Union
 
 import numpy as np
 import tensorflow as tf
@@ -37,6 +38,9 @@ _CURE = "Repair or remove the file; `python -m profs_tf.check_data` lists all su
 _DEEP_MODES = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 _TRANSPARENT_MODES = ("RGBA", "RGBa", "LA", "La", "PA")
 
+Picture = Union[str, os.PathLike, np.ndarray]
+"""A picture file's path, or the picture, uint8 `[H, W, 3]`."""
+
 
 class UnreadableImageError(ValueError):
     """A picture file cannot be read; the message names it and says why.
@@ -45,7 +49,7 @@ class UnreadableImageError(ValueError):
         summary: file and reason, without the advice.
     """
 
-    def __init__(self, summary: str):
+    def __init__(self, summary: str) -> None:
         """Makes the error of "FILE: REASON"."""
         self.summary = summary
         super().__init__(f"{_RULE}{summary}. {_CURE}")
@@ -99,7 +103,7 @@ def _read_by_pillow_in_graph(path: tf.Tensor) -> tf.Tensor:
     return tf.ensure_shape(image, [None, None, 3])
 
 
-def read_image(path) -> np.ndarray:
+def read_image(path: Union[str, os.PathLike]) -> np.ndarray:
     """Returns a file's picture, uint8 [H, W, 3], the same as `image_dataset` gives.
 
     Raises:
@@ -112,7 +116,7 @@ def read_image(path) -> np.ndarray:
     return read_by_pillow(path)
 
 
-def read_by_pillow(path) -> np.ndarray:
+def read_by_pillow(path: Union[str, os.PathLike]) -> np.ndarray:
     """Returns a file's picture, uint8 [H, W, 3], as Pillow decodes it: turned upright, on white.
 
     Sixteen bits of grey are scaled to eight.
@@ -128,7 +132,7 @@ def read_by_pillow(path) -> np.ndarray:
         raise _unreadable(path, error) from error
 
 
-def read_encoded(path) -> bytes:
+def read_encoded(path: Union[str, os.PathLike]) -> bytes:
     """Returns bytes that `images.decode` decodes to the file's picture: its own, or of a PNG made of it.
 
     A file with a sound header and broken contents is returned as it is: decoding it will fail.
@@ -143,7 +147,7 @@ def read_encoded(path) -> bytes:
     return encode_anew(path)
 
 
-def read_all_encoded(paths) -> list:
+def read_all_encoded(paths: Sequence[Union[str, os.PathLike]]) -> list[bytes]:
     """Returns what `read_encoded` gives for each file; many small ones take a tenth of the time together.
 
     Raises:
@@ -162,7 +166,7 @@ def _decode_faithfully(encoded: tf.Tensor) -> tf.Tensor:
     return tf.map_fn(decodes_faithfully, encoded, fn_output_signature=tf.bool)
 
 
-def encode_anew(path) -> bytes:
+def encode_anew(path: Union[str, os.PathLike]) -> bytes:
     """Returns the file's picture, read by Pillow, as a PNG file's bytes.
 
     Raises:
@@ -189,14 +193,14 @@ def unreadable_files_named() -> Iterator[None]:
         raise UnreadableImageError(found.group(1)) from error
 
 
-def _read_bytes(path) -> bytes:
+def _read_bytes(path: Union[str, os.PathLike]) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
         raise _unreadable(path, error) from error
 
 
-def _unreadable(path, error: Exception) -> UnreadableImageError:
+def _unreadable(path: Union[str, os.PathLike], error: Exception) -> UnreadableImageError:
     if isinstance(error, UnidentifiedImageError):
         reason = "it is in no known format" if os.path.getsize(path) else "it is empty"
     elif isinstance(error, OSError) and error.strerror:

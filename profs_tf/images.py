@@ -8,9 +8,14 @@ random numbers come from a running generator: a resumed run would not get the pi
 """
 
 from dataclasses import dataclass
+from typing import TypeVar
 
+import numpy as np
 import tensorflow as tf
 
+from profs_tf.datasets.image_list import ImageList
+
+_Pixels = TypeVar("_Pixels", np.ndarray, tf.Tensor)
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # Position in the file.
 _PNG_BIT_DEPTH = 24
@@ -38,7 +43,7 @@ class Preprocessing:
     shift: int = 0
     mirror: bool = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.resize < 0:
             raise ValueError(f"`resize` must be >= 0 pixels, got {self.resize}.")
         if self.crop < 1:
@@ -57,7 +62,7 @@ class Preprocessing:
             )
 
 
-def preprocessing_for(image_list) -> Preprocessing:
+def preprocessing_for(image_list: ImageList) -> Preprocessing:
     """Returns the default for a data set: the paper's for files; for images in memory, their own size.
 
     Small pictures in memory are shifted by at most 1/12 of their side in place of being scaled and cropped.
@@ -65,7 +70,7 @@ def preprocessing_for(image_list) -> Preprocessing:
     Raises:
         ValueError: if images in memory are not square.
     """
-    if not image_list.is_in_memory:
+    if not isinstance(image_list.images, np.ndarray):
         return Preprocessing()
     height, width = image_list.images.shape[1:3]
     if height != width:
@@ -125,12 +130,12 @@ def _decode_png(encoded: tf.Tensor) -> tf.Tensor:
     )
 
 
-def eight_bits(deep):
+def eight_bits(deep: _Pixels) -> _Pixels:
     """Scales values of 0 to 65535 to 0 to 255, rounded; int32 of any shape, NumPy or TensorFlow."""
     return (deep * 255 + 32767) // 65535
 
 
-def on_white(image):
+def on_white(image: _Pixels) -> _Pixels:
     """Lays an image on white: int32 [H, W, 4], the last its opacity, to [H, W, 3]; NumPy or TensorFlow."""
     colour, opacity = image[..., :3], image[..., 3:]
     return (colour * opacity + 255 * (255 - opacity) + 127) // 255

@@ -8,7 +8,8 @@ Shapes: B images a batch, each [H, W, 3] uint8; R replicas with b = B / R images
 """
 
 import functools
-from typing import Optional, Union
+from collections.abc import Callable, Iterator
+from typing import Any, Optional, Union
 
 import numpy as np
 import tensorflow as tf
@@ -82,7 +83,9 @@ def _training_rows(
     """Returns the images at some positions of every batch, `size` at a time."""
     run_seed = tf.constant([sampler.seed % 2**31, (sampler.seed >> 31) ^ _AUGMENTATION], tf.int32)
 
-    def prepare(image, step, position, label, is_representative):
+    def prepare(
+        image: tf.Tensor, step: tf.Tensor, position: tf.Tensor, label: tf.Tensor, is_representative: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         seed = tf.random.experimental.stateless_fold_in(run_seed, step)
         seed = tf.random.experimental.stateless_fold_in(seed, position)
         return image_ops.prepare_for_training(image, preprocessing, seed), label, is_representative
@@ -134,7 +137,7 @@ def evaluation_pipeline(
     return strategy.distribute_datasets_from_function(load_part)
 
 
-def _rows(sampler: BatchSampler, positions: np.ndarray):
+def _rows(sampler: BatchSampler, positions: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
     for batch in sampler:
         steps = np.full(len(positions), batch.step, np.int64)
         of_batch = batch.indices, batch.labels, batch.is_representative
@@ -142,18 +145,20 @@ def _rows(sampler: BatchSampler, positions: np.ndarray):
         yield indices, steps, positions, labels, is_representative
 
 
-def _row_signature(size: int) -> tuple:
+def _row_signature(size: int) -> tuple[tf.TensorSpec, ...]:
     integers = tf.TensorSpec([size], tf.int64)
     return integers, integers, integers, integers, tf.TensorSpec([size], tf.float32)
 
 
-def _map_images(dataset: tf.data.Dataset, image_list: ImageList, prepare) -> tf.data.Dataset:
+def _map_images(
+    dataset: tf.data.Dataset, image_list: ImageList, prepare: Callable[..., Any]
+) -> tf.data.Dataset:
     """Maps rows (index, *rest) to ``prepare(image, *rest)``, in parallel, in order.
 
     The image, uint8 [H, W, 3], is the part of the picture in the index's box where the list has boxes.
     """
     cut = _box_cutter(image_list)
-    if image_list.is_in_memory:
+    if isinstance(image_list.images, np.ndarray):
         load = _memory_loader(image_list.images)
         return _map_in_order(dataset, lambda index, *rest: prepare(cut(load(index), index), *rest))
     paths = tf.constant(list(image_list.images))
@@ -167,24 +172,24 @@ def _map_images(dataset: tf.data.Dataset, image_list: ImageList, prepare) -> tf.
     return _map_in_order(decoded, lambda image, index, *rest: prepare(cut(image, index), *rest))
 
 
-def _map_in_order(dataset: tf.data.Dataset, function) -> tf.data.Dataset:
+def _map_in_order(dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:
     return dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
-def _box_cutter(image_list: ImageList):
+def _box_cutter(image_list: ImageList) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
     if image_list.boxes is None:
         return lambda image, index: image
     boxes = tf.constant(image_list.boxes)
     return lambda image, index: image_ops.crop_to_box(image, boxes[index])
 
 
-def _memory_loader(pixels: np.ndarray):
+def _memory_loader(pixels: np.ndarray) -> Callable[[tf.Tensor], tf.Tensor]:
     """Returns the function from an image's index, int64 scalar, to the image."""
     if pixels.nbytes <= _LARGEST_COPY:
         copied = tf.constant(pixels)
         return lambda index: copied[index]
 
-    def load(index):
+    def load(index: tf.Tensor) -> tf.Tensor:
         # Not stateful: images may be fetched in parallel though operations must be deterministic.
         image = tf.numpy_function(lambda i: pixels[i], [index], tf.uint8, stateful=False)
         return tf.ensure_shape(image, pixels.shape[1:])

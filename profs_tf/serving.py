@@ -3,11 +3,15 @@
 Shapes: B images a batch, H x W their size in pixels, D the embedding dimension.
 """
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Union
 
 import numpy as np
 import tensorflow as tf
 
+from profs_tf.datasets.image_list import ImageList
 from profs_tf.image_files import encode_anew, read_all_encoded
 from profs_tf.images import Preprocessing, decode, prepare_for_evaluation
 
@@ -16,7 +20,9 @@ UINT8_SIGNATURE = "uint8_images"
 ENCODED_SIGNATURE = "encoded_images"
 
 
-def save_embedder(embedder: tf.keras.Model, preprocessing: Preprocessing, path) -> None:
+def save_embedder(
+    embedder: tf.keras.Model, preprocessing: Preprocessing, path: Union[str, os.PathLike]
+) -> None:
     """Writes the embedder as a SavedModel that needs nothing but TensorFlow to be loaded.
 
     Three signatures, each with the output `embeddings`, float32 [B, D]:
@@ -35,20 +41,20 @@ def save_embedder(embedder: tf.keras.Model, preprocessing: Preprocessing, path) 
         path: folder to write.
     """
 
-    def embed_prepared(prepared):
+    def embed_prepared(prepared: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"embeddings": embedder(prepared, training=False)}
 
     @tf.function(input_signature=[tf.TensorSpec([None, None, None, 3], tf.uint8, name="images")])
-    def embed_uint8(images):
+    def embed_uint8(images: tf.Tensor) -> dict[str, tf.Tensor]:
         return embed_prepared(_prepare_batch(images, preprocessing))
 
     @tf.function(input_signature=[tf.TensorSpec([None, None, None, 3], tf.float32, name="images")])
-    def embed_float(images):
+    def embed_float(images: tf.Tensor) -> dict[str, tf.Tensor]:
         whole = tf.cast(tf.clip_by_value(tf.round(images), 0.0, 255.0), tf.uint8)
         return embed_prepared(_prepare_batch(whole, preprocessing))
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="images")])
-    def embed_encoded(images):
+    def embed_encoded(images: tf.Tensor) -> dict[str, tf.Tensor]:
         crop = preprocessing.crop
         prepared = tf.map_fn(
             lambda encoded: prepare_for_evaluation(decode(encoded), preprocessing),
@@ -65,7 +71,9 @@ def save_embedder(embedder: tf.keras.Model, preprocessing: Preprocessing, path) 
     embedder.save(str(path), save_format="tf", include_optimizer=False, signatures=signatures)
 
 
-def embed_with_saved(path, image_list, batch_size: int = 128, progress: bool = False) -> np.ndarray:
+def embed_with_saved(
+    path: Union[str, os.PathLike], image_list: ImageList, batch_size: int = 128, progress: bool = False
+) -> np.ndarray:
     """Embeds a data set by the signatures of an exported embedder, float32 [N, D].
 
     Files that TensorFlow's decoders would not show rightly are decoded by Pillow first, as in training.
@@ -86,18 +94,24 @@ def embed_with_saved(path, image_list, batch_size: int = 128, progress: bool = F
             f"`image_list` must have no bounding boxes for a SavedModel, got {image_list!r}. "
             "Cut the boxes out of the files first."
         )
+    images = image_list.images
     embed = load_signature(path, UINT8_SIGNATURE if image_list.is_in_memory else ENCODED_SIGNATURE)
     bar = tf.keras.utils.Progbar(len(image_list), verbose=1 if progress else 0, unit_name="image")
     embeddings = []
     for start in range(0, len(image_list), batch_size):
-        chunk = image_list.images[start : start + batch_size]
-        embedded = embed(images=tf.constant(chunk)) if image_list.is_in_memory else embed_files(embed, chunk)
+        part = slice(start, start + batch_size)
+        if isinstance(images, np.ndarray):
+            embedded = embed(images=tf.constant(images[part]))
+        else:
+            embedded = embed_files(embed, images[part])
         embeddings.append(embedded["embeddings"].numpy())
-        bar.add(len(chunk))
+        bar.add(len(images[part]))
     return np.concatenate(embeddings)
 
 
-def embed_files(embed, paths) -> dict:
+def embed_files(
+    embed: tf.types.experimental.ConcreteFunction, paths: Sequence[Union[str, os.PathLike]]
+) -> dict[str, tf.Tensor]:
     """Embeds picture files by the signature `encoded_images`; returns what it gives.
 
     Raises:
@@ -110,7 +124,7 @@ def embed_files(embed, paths) -> dict:
         return embed(images=tf.constant([encode_anew(path) for path in paths]))
 
 
-def load_signature(path, name: str):
+def load_signature(path: Union[str, os.PathLike], name: str) -> tf.types.experimental.ConcreteFunction:
     """Loads one signature of an exported embedder.
 
     Raises:
