@@ -7,22 +7,25 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
+from typing import Any, Union
 
 import numpy as np
 from tqdm import tqdm
 
+from profs_tf.datasets.image_list import ImageList
 from profs_tf.image_files import UnreadableImageError
 from profs_tf.index_files import Chunk, IndexFolder
-from profs_tf.index_source import IndexSource, source_of
+from profs_tf.index_source import IndexSource, Stamp, source_of
 from profs_tf.metrics.threads import in_threads
 from profs_tf.saved_embedder import SavedEmbedder
 
 
 def build_index(
-    images,
-    embedder,
-    path,
+    images: Union[str, os.PathLike, ImageList],
+    embedder: Union[str, os.PathLike],
+    path: Union[str, os.PathLike],
     *,
     batch_size: int = 128,
     skip_unreadable: bool = False,
@@ -63,18 +66,23 @@ def build_index(
     table = _table(source, keys, parts, stamps, unreadable)
     if not table["names"]:
         raise ValueError(f"`images` must hold a picture that can be read, got none of {len(source.names)}.")
-    pictures = source.images if source.is_in_memory else None
+    pictures = source.images if isinstance(source.images, np.ndarray) else None
     folder.publish(identity, keys, (read(key) for key in keys), table, pictures)
 
 
-def _key(model: SavedEmbedder, batch_size: int, stamps: list) -> str:
+def _key(model: SavedEmbedder, batch_size: int, stamps: list[Stamp]) -> str:
     """Returns the hash of what a chunk's embeddings depend on."""
     return hashlib.sha256(json.dumps([model.sha256, batch_size, stamps]).encode()).hexdigest()
 
 
 def _embedded(
-    source: IndexSource, model: SavedEmbedder, missing: list, batch_size: int, skip: bool, bar: tqdm
-) -> Iterator[tuple]:
+    source: IndexSource,
+    model: SavedEmbedder,
+    missing: list[tuple[str, slice]],
+    batch_size: int,
+    skip: bool,
+    bar: tqdm,
+) -> Iterator[tuple[str, Chunk]]:
     """Yields key and `Chunk` of each chunk that is missing, in order."""
     batches = [
         (key, slice(start, min(start + batch_size, part.stop)), part)
@@ -82,11 +90,12 @@ def _embedded(
         for start in range(part.start, part.stop, batch_size)
     ]
 
-    def embed(item: tuple) -> tuple:
+    def embed(item: tuple[str, slice, slice]) -> tuple[str, slice, slice, np.ndarray, dict[int, str]]:
         key, batch, part = item
-        return key, batch, part, *_embed_batch(source, model, batch, skip)
+        return (key, batch, part, *_embed_batch(source, model, batch, skip))
 
-    embeddings, unreadable = [], []
+    embeddings: list[np.ndarray] = []
+    unreadable: list[list[Any]] = []
     for key, batch, part, embedded, errors in in_threads(embed, batches):
         embeddings.append(embedded)
         unreadable += [[batch.start - part.start + position, reason] for position, reason in errors.items()]
@@ -96,10 +105,12 @@ def _embedded(
             embeddings, unreadable = [], []
 
 
-def _embed_batch(source: IndexSource, model: SavedEmbedder, batch: slice, skip: bool) -> tuple:
+def _embed_batch(
+    source: IndexSource, model: SavedEmbedder, batch: slice, skip: bool
+) -> tuple[np.ndarray, dict[int, str]]:
     """Returns embeddings and {position in the batch: reason} of the pictures that cannot be read."""
     images = source.images[batch]
-    if source.is_in_memory:
+    if isinstance(images, np.ndarray):
         return model.embed_pictures(images), {}
     try:
         return model.embed_files(images), {}
@@ -110,19 +121,25 @@ def _embed_batch(source: IndexSource, model: SavedEmbedder, batch: slice, skip: 
     return embeddings, {position: error.summary for position, error in errors.items()}
 
 
-def _refuse_unreadable(unreadable: dict) -> None:
+def _refuse_unreadable(unreadable: dict[str, list[list[Any]]]) -> None:
     """Raises the error of a picture that an earlier run skipped, where this one is not to."""
     for errors in unreadable.values():
         for _, reason in errors:
             raise UnreadableImageError(reason)
 
 
-def _table(source: IndexSource, keys: list, parts: list, stamps: list, unreadable: dict) -> dict:
+def _table(
+    source: IndexSource,
+    keys: list[str],
+    parts: list[slice],
+    stamps: list[list[Stamp]],
+    unreadable: dict[str, list[list[Any]]],
+) -> dict[str, Any]:
     """Returns the columns of the images that are in the index, and the chunks' places."""
-    table = {"names": [], "sizes": [], "mtimes_ns": [], "chunks": [], "unreadable": []}
-    classes = None if source.classes is None else []
+    table: dict[str, list[Any]] = {"names": [], "sizes": [], "mtimes_ns": [], "chunks": [], "unreadable": []}
+    classes: list[str] = []
     for key, part, chunk_stamps in zip(keys, parts, stamps):
-        skipped = dict(map(tuple, unreadable[key]))
+        skipped = dict(unreadable[key])
         start = len(table["names"])
         for position, (name, size, mtime, _) in enumerate(chunk_stamps):
             if position in skipped:
@@ -131,17 +148,17 @@ def _table(source: IndexSource, keys: list, parts: list, stamps: list, unreadabl
             table["names"].append(name)
             table["sizes"].append(size)
             table["mtimes_ns"].append(mtime)
-            if classes is not None:
+            if source.classes is not None:
                 classes.append(source.classes[part.start + position])
         table["chunks"].append([key, start, len(table["names"]), unreadable[key]])
-    return {**table, "classes": classes}
+    return {**table, "classes": None if source.classes is None else classes}
 
 
 class _Finished:
     """The chunks of a finished index that is built anew."""
 
     def __init__(self, folder: IndexFolder) -> None:
-        self._places = {}
+        self._places: dict[str, tuple[slice, list[list[Any]]]] = {}
         try:
             manifest = folder.read_manifest()
         except (FileNotFoundError, ValueError):

@@ -17,7 +17,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import Any, BinaryIO, NamedTuple, Optional, Union
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class Chunk(NamedTuple):
     """
 
     embeddings: np.ndarray
-    unreadable: list
+    unreadable: list[list[Any]]
 
 
 class IndexFolder:
@@ -45,7 +45,7 @@ class IndexFolder:
         path: the folder.
     """
 
-    def __init__(self, path) -> None:
+    def __init__(self, path: Union[str, os.PathLike]) -> None:
         """Names the folder; touches nothing."""
         if not path:
             raise ValueError("`index` must name a folder for the index. Pass --index=FOLDER.")
@@ -53,7 +53,7 @@ class IndexFolder:
         self._manifest, self._chunks = self.path / "index.json", self.path / "chunks"
         self._begun = self._chunks / "begun.json"
 
-    def begin(self, identity: dict, overwrite: bool) -> None:
+    def begin(self, identity: dict[str, Any], overwrite: bool) -> None:
         """Makes the folder, or goes on with what is in it.
 
         Args:
@@ -77,7 +77,7 @@ class IndexFolder:
         self._chunks.mkdir(parents=True, exist_ok=True)
         write_atomically(self._begun, json.dumps(identity) + "\n")
 
-    def read_manifest(self) -> dict:
+    def read_manifest(self) -> dict[str, Any]:
         """Returns index.json.
 
         Raises:
@@ -99,11 +99,11 @@ class IndexFolder:
             )
         return manifest
 
-    def read_images(self, manifest: dict) -> dict:
+    def read_images(self, manifest: dict[str, Any]) -> dict[str, Any]:
         """Returns the table of the images of a finished index."""
         return json.loads((self.path / manifest["images"]).read_text("utf-8"))
 
-    def open_array(self, manifest: dict, name: str) -> np.ndarray:
+    def open_array(self, manifest: dict[str, Any], name: str) -> np.ndarray:
         """Maps the embeddings or the pictures of a finished index into memory, read-only."""
         return np.load(self.path / manifest[name], mmap_mode="r")
 
@@ -123,7 +123,12 @@ class IndexFolder:
             np.savez(file, embeddings=chunk.embeddings, unreadable=unreadable)
 
     def publish(
-        self, identity: dict, keys: list, chunks: Iterable, table: dict, pictures: Optional[np.ndarray]
+        self,
+        identity: dict[str, Any],
+        keys: list[str],
+        chunks: Iterable[Chunk],
+        table: dict[str, Any],
+        pictures: Optional[np.ndarray],
     ) -> None:
         """Writes the finished index and removes what it replaces.
 
@@ -153,17 +158,19 @@ class IndexFolder:
         write_atomically(self._manifest, json.dumps(manifest, indent=2) + "\n")
         shutil.rmtree(self._chunks)
         for kind in ("embeddings", "images", "pictures"):
-            for file in self.path.glob(f"{kind}-*"):
-                if file.name not in files.values():
-                    file.unlink()
+            for path in self.path.glob(f"{kind}-*"):
+                if path.name not in files.values():
+                    path.unlink()
 
-    def _write_embeddings(self, path: Path, chunks: Iterable, table: dict) -> tuple:
+    def _write_embeddings(
+        self, path: Path, chunks: Iterable[Chunk], table: dict[str, Any]
+    ) -> tuple[tuple[int, int], bool]:
         """Writes all chunks into one file; returns its shape and whether all embeddings have length 1."""
-        num_images, normalized, shape = len(table["names"]), True, None
+        shape, normalized = (len(table["names"]), 0), True
         with _replacing(path) as file:
-            for chunk in chunks:
-                if shape is None:
-                    shape = (num_images, chunk.embeddings.shape[1])
+            for number, chunk in enumerate(chunks):
+                if number == 0:
+                    shape = (shape[0], chunk.embeddings.shape[1])
                     np.lib.format.write_array_header_1_0(
                         file, {"descr": "<f4", "fortran_order": False, "shape": shape}
                     )
@@ -177,7 +184,7 @@ class IndexFolder:
 
 
 @contextlib.contextmanager
-def _replacing(path: Path) -> Iterator:
+def _replacing(path: Path) -> Iterator[BinaryIO]:
     """Opens a binary file that takes its place when it is complete."""
     part = path.with_name(path.name + ".part")
     with open(part, "wb") as file:
@@ -187,7 +194,7 @@ def _replacing(path: Path) -> Iterator:
     os.replace(part, path)
 
 
-def _check_identity(path: Path, found: dict, wanted: dict) -> None:
+def _check_identity(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
     if found.get("embedder_sha256") != wanted["embedder_sha256"]:
         raise ValueError(
             f"`embedder` must be the one of the index {path}, SHA-256 {found.get('embedder_sha256')}, "

@@ -9,7 +9,8 @@ import dataclasses
 import hashlib
 import os
 import zlib
-from typing import Optional, Union
+from collections.abc import Sequence
+from typing import Any, Optional, Union
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from profs_tf.datasets.image_list import ImageList
 # where pictures come or go in others.
 _MEAN_CHUNK = 1024
 _LARGEST_CHUNK = 2048
+
+Stamp = list[Any]
+"""Name (str), bytes (int), time of change in ns (int) and SHA-256 (str) of a picture."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,16 +38,16 @@ class IndexSource:
     """
 
     root: str
-    names: tuple
-    images: Union[tuple, np.ndarray]
-    classes: Optional[tuple] = None
+    names: tuple[str, ...]
+    images: Union[tuple[str, ...], np.ndarray]
+    classes: Optional[tuple[str, ...]] = None
 
     @property
     def is_in_memory(self) -> bool:
         """Whether `images` holds pictures and not paths."""
         return isinstance(self.images, np.ndarray)
 
-    def stamps(self, part: slice) -> list:
+    def stamps(self, part: slice) -> list[Stamp]:
         """Name, bytes, time of change in ns and SHA-256 of each picture; the hash only of those in memory.
 
         Raises:
@@ -51,13 +55,13 @@ class IndexSource:
         """
         if self.is_in_memory:
             return [
-                [name, picture.nbytes, 0, hashlib.sha256(np.ascontiguousarray(picture)).hexdigest()]
+                [name, picture.nbytes, 0, hashlib.sha256(np.ascontiguousarray(picture).data).hexdigest()]
                 for name, picture in zip(self.names[part], self.images[part])
             ]
         found = [os.stat(path) for path in self.images[part]]
         return [[name, stat.st_size, stat.st_mtime_ns, ""] for name, stat in zip(self.names[part], found)]
 
-    def chunks(self) -> list:
+    def chunks(self) -> list[slice]:
         """Slices that cover the pictures, of about a thousand each, cut where names say so."""
         cuts, start = [], 0
         for position, name in enumerate(self.names, start=1):
@@ -68,7 +72,7 @@ class IndexSource:
         return cuts
 
 
-def source_of(images) -> IndexSource:
+def source_of(images: Union[str, os.PathLike, ImageList]) -> IndexSource:
     """Makes a source of a folder (all pictures at any depth in it) or of an `ImageList`.
 
     Raises:
@@ -86,7 +90,7 @@ def source_of(images) -> IndexSource:
             "Cut the boxes out of the files first."
         )
     classes = tuple(images.class_names[label] for label in images.labels)
-    if images.is_in_memory:
+    if isinstance(images.images, np.ndarray):
         names = tuple(f"{name}/{number}" for number, name in enumerate(classes))
         return IndexSource("", names, images.images, classes)
     paths = tuple(os.path.abspath(path) for path in images.images)
@@ -94,13 +98,13 @@ def source_of(images) -> IndexSource:
     return IndexSource(root, _relative(paths, root), paths, classes)
 
 
-def _relative(paths, root: str) -> tuple:
+def _relative(paths: Sequence[str], root: str) -> tuple[str, ...]:
     """Returns the paths below `root`, with "/"."""
     start = len(os.path.join(root, ""))
     return tuple(os.path.abspath(path)[start:].replace(os.sep, "/") for path in paths)
 
 
-def _check_names(paths) -> None:
+def _check_names(paths: Sequence[str]) -> None:
     for path in paths:
         try:
             path.encode("utf-8")

@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Optional, Union
 
 import numpy as np
 
+from profs_tf.datasets.image_list import ImageList
+from profs_tf.image_files import Picture
 from profs_tf.index_building import build_index
 from profs_tf.index_files import IndexFolder
 from profs_tf.metrics.nearest_faiss import FaissSearch
-from profs_tf.metrics.nearest_images import NearestSearch
+from profs_tf.metrics.nearest_images import NearestSearch, Own
 from profs_tf.saved_embedder import SavedEmbedder
 
 SEARCHES = ("exact", "faiss")
@@ -59,7 +62,7 @@ class ImageIndex:
         embedder_sha256: hash over its files.
     """
 
-    def __init__(self, path) -> None:
+    def __init__(self, path: Union[str, os.PathLike]) -> None:
         """Opens an index; see `load`."""
         folder = IndexFolder(path)
         self.path = str(folder.path)
@@ -74,14 +77,14 @@ class ImageIndex:
         self.embeddings = folder.open_array(manifest, "embeddings")
         self._stamps = list(zip(table["sizes"], table["mtimes_ns"]))
         self._pictures = folder.open_array(manifest, "pictures") if "pictures" in manifest else None
-        self._searches = {}
+        self._searches: dict[tuple[str, str], Union[NearestSearch, FaissSearch]] = {}
 
     @classmethod
     def build(
         cls,
-        images,
-        embedder,
-        path,
+        images: Union[str, os.PathLike, ImageList],
+        embedder: Union[str, os.PathLike],
+        path: Union[str, os.PathLike],
         *,
         batch_size: int = 128,
         skip_unreadable: bool = False,
@@ -123,7 +126,7 @@ class ImageIndex:
         return cls(path)
 
     @classmethod
-    def load(cls, path) -> ImageIndex:
+    def load(cls, path: Union[str, os.PathLike]) -> ImageIndex:
         """Opens an index that was built.
 
         Raises:
@@ -137,14 +140,14 @@ class ImageIndex:
 
     def query(
         self,
-        pictures,
+        pictures: Iterable[Picture],
         k: int = 8,
         *,
-        embedder=None,
+        embedder: Optional[Union[str, os.PathLike]] = None,
         distance: str = "euclidean",
         search: str = "exact",
         exclude_self: bool = True,
-    ) -> list:
+    ) -> list[list[Neighbour]]:
         """Finds the images nearest to pictures.
 
         Args:
@@ -171,8 +174,13 @@ class ImageIndex:
         return self._neighbours(np.concatenate(parts), k, own, distance, search)
 
     def query_indexed(
-        self, positions, k: int = 8, *, distance: str = "euclidean", search: str = "exact"
-    ) -> list:
+        self,
+        positions: Union[np.ndarray, Sequence[int]],
+        k: int = 8,
+        *,
+        distance: str = "euclidean",
+        search: str = "exact",
+    ) -> list[list[Neighbour]]:
         """Finds the images nearest to images of the index, which are themselves left out.
 
         Args:
@@ -195,28 +203,31 @@ class ImageIndex:
         """Returns the path of an indexed picture, or the picture itself, uint8 `[H, W, 3]`, of a data set."""
         if self._pictures is not None:
             return self._pictures[position]
+        return self._file(position)
+
+    def _file(self, position: int) -> str:
         return os.path.join(self.root, self.names[position])
 
-    def position_of(self, picture) -> int:
+    def position_of(self, picture: Picture) -> int:
         """Returns the place of a picture file in the index, or -1 where it is not in it."""
         if isinstance(picture, np.ndarray):
             return -1
         return self._places.get(os.path.realpath(picture), -1)
 
-    def changed(self, positions) -> list:
+    def changed(self, positions: Iterable[int]) -> list[str]:
         """Returns the names of those images whose file is no longer what was embedded."""
         if self._pictures is not None:
             return []
-        return [self.names[i] for i in dict.fromkeys(positions) if _stamp(self.picture(i)) != self._stamps[i]]
+        return [self.names[i] for i in dict.fromkeys(positions) if _stamp(self._file(i)) != self._stamps[i]]
 
     @functools.cached_property
-    def _places(self) -> dict:
+    def _places(self) -> dict[str, int]:
         if self._pictures is not None:
             return {}
         root = os.path.realpath(self.root)
         return {os.path.join(root, name): position for position, name in enumerate(self.names)}
 
-    def _checked_embedder(self, path) -> SavedEmbedder:
+    def _checked_embedder(self, path: Union[str, os.PathLike]) -> SavedEmbedder:
         model = SavedEmbedder(path)
         if model.sha256 != self.embedder_sha256:
             raise ValueError(
@@ -225,7 +236,9 @@ class ImageIndex:
             )
         return model
 
-    def _neighbours(self, embeddings: np.ndarray, k: int, own, distance: str, search: str) -> list:
+    def _neighbours(
+        self, embeddings: np.ndarray, k: int, own: Own, distance: str, search: str
+    ) -> list[list[Neighbour]]:
         if search not in SEARCHES:
             raise ValueError(f"`search` must be one of {', '.join(SEARCHES)}, got {search!r}.")
         kind = NearestSearch if search == "exact" else FaissSearch
@@ -242,23 +255,25 @@ class ImageIndex:
         return Neighbour(self.names[position], distance, position, class_name)
 
 
-def _batches(pictures: list) -> list:
+def _batches(pictures: list[Picture]) -> list[Union[np.ndarray, list[Union[str, os.PathLike]]]]:
     """Splits pictures into files that are embedded together, and arrays that are so one by one."""
-    batches = []
+    batches: list[Union[np.ndarray, list[Union[str, os.PathLike]]]] = []
     for picture in pictures:
-        together = not isinstance(picture, np.ndarray)
-        if together and batches and isinstance(batches[-1], list) and len(batches[-1]) < _BATCH:
-            batches[-1].append(picture)
+        last = batches[-1] if batches else None
+        if isinstance(picture, np.ndarray):
+            batches.append(picture)
+        elif isinstance(last, list) and len(last) < _BATCH:
+            last.append(picture)
         else:
-            batches.append([picture] if together else picture)
+            batches.append([picture])
     return batches
 
 
-def _embed(model: SavedEmbedder, batch) -> np.ndarray:
+def _embed(model: SavedEmbedder, batch: Union[np.ndarray, list[Union[str, os.PathLike]]]) -> np.ndarray:
     return model.embed_files(batch) if isinstance(batch, list) else model.embed_pictures(batch[None])
 
 
-def _stamp(path: str) -> Optional[tuple]:
+def _stamp(path: str) -> Optional[tuple[int, int]]:
     try:
         stat = os.stat(path)
     except OSError:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Union
 
 import numpy as np
 import tensorflow as tf
@@ -27,7 +29,7 @@ class SavedEmbedder:
         sha256: hash of the names and contents of all its files, hexadecimal.
     """
 
-    def __init__(self, path) -> None:
+    def __init__(self, path: Union[str, os.PathLike]) -> None:
         """Reads the files once for their hash; they are loaded when something is embedded.
 
         Raises:
@@ -44,7 +46,7 @@ class SavedEmbedder:
         """Embeds pictures in memory, uint8 [B, H, W, 3], to float32 [B, D]."""
         return self._uint8(images=tf.constant(pictures))["embeddings"].numpy()
 
-    def embed_files(self, paths) -> np.ndarray:
+    def embed_files(self, paths: Sequence[Union[str, os.PathLike]]) -> np.ndarray:
         """Embeds picture files to float32 [B, D].
 
         Raises:
@@ -52,7 +54,9 @@ class SavedEmbedder:
         """
         return embed_files(self._encoded, paths)["embeddings"].numpy()
 
-    def embed_readable_files(self, paths) -> tuple:
+    def embed_readable_files(
+        self, paths: Sequence[Union[str, os.PathLike]]
+    ) -> tuple[np.ndarray, dict[int, UnreadableImageError]]:
         """Embeds those files that can be read, one by one.
 
         Returns:
@@ -67,7 +71,7 @@ class SavedEmbedder:
         dimension = self._encoded.structured_outputs["embeddings"].shape[-1]
         return np.concatenate([np.zeros([0, dimension], np.float32), *embeddings]), errors
 
-    def _embed_file(self, path) -> np.ndarray:
+    def _embed_file(self, path: Union[str, os.PathLike]) -> np.ndarray:
         try:
             encoded = read_encoded(path)
             return self._encoded(images=tf.constant([encoded]))["embeddings"].numpy()
@@ -75,15 +79,15 @@ class SavedEmbedder:
             return self._encoded(images=tf.constant([encode_anew(path)]))["embeddings"].numpy()
 
     @functools.cached_property
-    def _uint8(self):
+    def _uint8(self) -> tf.types.experimental.ConcreteFunction:
         return load_signature(self.path, UINT8_SIGNATURE)
 
     @functools.cached_property
-    def _encoded(self):
+    def _encoded(self) -> tf.types.experimental.ConcreteFunction:
         return load_signature(self.path, ENCODED_SIGNATURE)
 
 
-def folder_sha256(path) -> str:
+def folder_sha256(path: Union[str, os.PathLike]) -> str:
     """Returns the SHA-256 over the names, lengths and contents of all files in a folder, hexadecimal."""
     digest = hashlib.sha256()
     for file in sorted(item for item in Path(path).rglob("*") if item.is_file()):
