@@ -1,5 +1,9 @@
 """A contact sheet: random classes of a data set, a row of thumbnails each."""
 
+import os
+from collections.abc import Sequence
+from typing import Union
+
 import numpy as np
 from PIL import Image, ImageDraw
 
@@ -12,7 +16,12 @@ _TEXT = 22
 
 
 def draw_contact_sheet(
-    image_lists: list, path, *, num_classes: int = 12, images_per_class: int = 8, seed: int = 0
+    image_lists: Sequence[ImageList],
+    path: Union[str, os.PathLike],
+    *,
+    num_classes: int = 12,
+    images_per_class: int = 8,
+    seed: int = 0,
 ) -> None:
     """Draws random images of random classes into a PNG; a file that cannot be read shows as a crossed box.
 
@@ -46,7 +55,9 @@ def draw_contact_sheet(
     sheet.save(path, "PNG")
 
 
-def _draw_classes(image_lists: list, num_classes: int, seed: int) -> list:
+def _draw_classes(
+    image_lists: Sequence[ImageList], num_classes: int, seed: int
+) -> list[tuple[ImageList, int]]:
     every = [
         (image_list, label)
         for image_list in image_lists

@@ -7,6 +7,7 @@ import collections
 import hashlib
 import io
 import os
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, Optional
@@ -33,34 +34,32 @@ class Finding(NamedTuple):
 
     name: str
     digest: Optional[bytes]
-    size: Optional[tuple]
+    size: Optional[tuple[int, int]]
     mode: str
     format: str
     problem: Optional[str]
 
 
-def examine(image_list: ImageList, progress: bool = False) -> list:
+def examine(image_list: ImageList, progress: bool = False) -> list[Finding]:
     """Reads every picture, each file once, in as many threads as there are cores; returns N `Finding`."""
-    if image_list.is_in_memory:
-        items = list(enumerate(image_list.images))
-        examine_one = _examine_picture
-    else:
-        items = list(dict.fromkeys(image_list.images))
-        examine_one = _examine_file
+    images = image_list.images
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        found = pool.map(examine_one, items)
-        bar = tqdm(found, image_list.name, len(items), unit=" images", disable=not progress)
-        findings = list(bar)
-    if image_list.is_in_memory:
+        if isinstance(images, np.ndarray):
+            found, number = pool.map(_examine_picture, range(len(images)), images), len(images)
+        else:
+            paths = list(dict.fromkeys(images))
+            found, number = pool.map(_examine_file, paths), len(paths)
+        findings = list(tqdm(found, image_list.name, number, unit=" images", disable=not progress))
+    if isinstance(images, np.ndarray):
         return findings
-    by_path = dict(zip(items, findings))
-    return [by_path[path] for path in image_list.images]
+    by_path = dict(zip(paths, findings))
+    return [by_path[path] for path in images]
 
 
-def _examine_picture(numbered: tuple) -> Finding:
-    number, picture = numbered
-    digest = hashlib.sha256(np.ascontiguousarray(picture)).digest()
-    return Finding(f"image {number}", digest, picture.shape[1::-1], "RGB", "memory", None)
+def _examine_picture(number: int, picture: np.ndarray) -> Finding:
+    digest = hashlib.sha256(np.ascontiguousarray(picture).data).digest()
+    height, width = picture.shape[:2]
+    return Finding(f"image {number}", digest, (width, height), "RGB", "memory", None)
 
 
 def _examine_file(path: str) -> Finding:
@@ -76,18 +75,18 @@ def _examine_file(path: str) -> Finding:
     digest = hashlib.sha256(encoded).digest()
     try:
         with Image.open(io.BytesIO(encoded)) as image:
-            return Finding(path, digest, image.size, image.mode, image.format, problem)
+            return Finding(path, digest, image.size, image.mode, image.format or "", problem)
     # Pillow lets through whatever its parsers raise; the problem was found above already.
     except Exception:
         return Finding(path, digest, None, "", "", problem)
 
 
-def single_image_classes(image_list: ImageList) -> list:
+def single_image_classes(image_list: ImageList) -> list[str]:
     """Returns the names of the classes that have one image, in the list's order."""
     return [image_list.class_names[index] for index in np.flatnonzero(image_list.class_sizes == 1)]
 
 
-def duplicates(findings_by_part: dict) -> list:
+def duplicates(findings_by_part: Mapping[str, Sequence[Finding]]) -> list[list[tuple[str, int]]]:
     """Finds pictures that are equal to the byte, within a part or across parts.
 
     Args:
@@ -110,7 +109,7 @@ def duplicates(findings_by_part: dict) -> list:
     return sorted(groups, key=lambda group: len({part for part, _ in group}) == 1)
 
 
-def summary(findings: list) -> str:
+def summary(findings: Sequence[Finding]) -> str:
     """Returns the sizes, channels and formats of the pictures in one line."""
     sizes = np.array([finding.size for finding in findings if finding.size])
     if not len(sizes):
@@ -124,6 +123,6 @@ def summary(findings: list) -> str:
     )
 
 
-def _counts(values) -> str:
+def _counts(values: Iterable[str]) -> str:
     counted = collections.Counter(value for value in values if value)
     return ", ".join(f"{value} {count:,}" for value, count in counted.most_common())

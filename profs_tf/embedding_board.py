@@ -6,12 +6,17 @@ Shapes: N images, D embedding dimension; n images of a sample.
 from __future__ import annotations
 
 import io
+import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Union
 
 import numpy as np
 import tensorflow as tf
 from PIL import Image
 
+from profs_tf.datasets.image_list import ImageList
+from profs_tf.image_files import Picture
 from profs_tf.metrics.nearest_images import nearest
 from profs_tf.neighbour_strip import draw_strip
 from profs_tf.thumbnails import square_thumbnail
@@ -43,7 +48,13 @@ class EmbeddingBoard:
     The images shown are the same at every evaluation.
     """
 
-    def __init__(self, folder, events: tf.summary.SummaryWriter, image_list, detail: str = "scalars"):
+    def __init__(
+        self,
+        folder: Union[str, os.PathLike],
+        events: tf.summary.SummaryWriter,
+        image_list: ImageList,
+        detail: str = "scalars",
+    ) -> None:
         """Chooses the images.
 
         Args:
@@ -142,7 +153,7 @@ def sample_by_class(labels: np.ndarray, size: int, per_class: int) -> np.ndarray
     return np.sort(kept[:size])
 
 
-def pair_distances(embeddings: np.ndarray, labels: np.ndarray) -> tuple:
+def pair_distances(embeddings: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the Euclidean distances of all pairs of images of one class, and of two, each float [pairs].
 
     Args:
@@ -159,7 +170,7 @@ def pair_distances(embeddings: np.ndarray, labels: np.ndarray) -> tuple:
     return distances[same], distances[~same]
 
 
-def sprite(pictures: list, side: int) -> Image.Image:
+def sprite(pictures: Sequence[Picture], side: int) -> Image.Image:
     """Returns a square sheet of pictures, row by row, as TensorBoard's projector wants it.
 
     Args:

@@ -11,10 +11,12 @@ import io
 import json
 import re
 from importlib import resources
+from typing import Any, Optional
 
 import numpy as np
 
 from profs_tf.datasets.image_list import ImageList
+from profs_tf.image_files import Picture
 from profs_tf.metrics.threads import in_threads
 from profs_tf.neighbourhoods import Neighbourhoods
 from profs_tf.thumbnails import square_thumbnail, thumbnail
@@ -100,16 +102,16 @@ def gallery_page(
     )
 
 
-def _fill(values: dict) -> str:
+def _fill(values: dict[str, str]) -> str:
     """Puts values into the page in one pass, so that none is looked through for the others' places."""
     return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found.group(1)], _page_file("gallery.html"))
 
 
 def _page_file(name: str) -> str:
-    return resources.files("profs_tf").joinpath("page", name).read_text("utf-8").strip()
+    return resources.files("profs_tf").joinpath("page").joinpath(name).read_text("utf-8").strip()
 
 
-def _json_in_html(data: dict) -> str:
+def _json_in_html(data: dict[str, Any]) -> str:
     """Returns JSON in ASCII without any character that means something to an HTML parser."""
     text = json.dumps(data, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -133,7 +135,7 @@ def _note(found: Neighbourhoods, num_queries: int) -> str:
     )
 
 
-def _class_notes(image_list: ImageList, found: Neighbourhoods) -> list:
+def _class_notes(image_list: ImageList, found: Neighbourhoods) -> list[str]:
     recall = found.class_recall()
     return [
         f"{size} images, Recall@1 {100 * recall[label]:.0f} %"
@@ -143,19 +145,19 @@ def _class_notes(image_list: ImageList, found: Neighbourhoods) -> list:
     ]
 
 
-def _images(image_list: ImageList, shown: np.ndarray) -> list:
+def _images(image_list: ImageList, shown: np.ndarray) -> list[dict[str, Any]]:
     """Returns file name, class and thumbnail of the images that the page shows, each once."""
 
-    def describe(index: int) -> dict:
+    def describe(index: int) -> dict[str, Any]:
         picture = image_list.images[index]
-        name = f"image {index}" if image_list.is_in_memory else re.split(r"[/\\]", picture)[-1]
+        name = f"image {index}" if isinstance(picture, np.ndarray) else re.split(r"[/\\]", picture)[-1]
         box = None if image_list.boxes is None else image_list.boxes[index]
         return {"name": name, "class": int(image_list.labels[index]), "uri": _data_uri(picture, box)}
 
     return list(in_threads(describe, shown.tolist()))
 
 
-def _data_uri(picture, box) -> str:
+def _data_uri(picture: Picture, box: Optional[np.ndarray]) -> str:
     image = thumbnail(picture, THUMBNAIL_SIDE, box, enlarge=False)
     image = square_thumbnail(picture, THUMBNAIL_SIDE, box) if image is None else image
     stream = io.BytesIO()

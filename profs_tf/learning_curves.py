@@ -1,9 +1,11 @@
 """Pictures of a run: its learning curves."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Union
 
 
-def draw_learning_curves(rows: list, path: Path) -> None:
+def draw_learning_curves(rows: Sequence[Mapping[str, Union[str, float]]], path: Path) -> None:
     """Draws loss, penalty, recall and spread of the embedding over the steps into a PNG.
 
     Args:
@@ -40,11 +42,11 @@ def draw_learning_curves(rows: list, path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def _names(rows: list) -> list:
+def _names(rows: Sequence[Mapping[str, Union[str, float]]]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
-def _series(rows: list, name: str) -> tuple:
+def _series(rows: Sequence[Mapping[str, Union[str, float]]], name: str) -> tuple[list[int], list[float]]:
     """Returns the steps and the values of the rows that have the figure."""
     having = [row for row in rows if row.get(name) not in (None, "")]
     return [int(row["step"]) for row in having], [float(row[name]) for row in having]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from profs_tf.config import Config
+from profs_tf.datasets.image_list import ImageList
 from profs_tf.export_formats import FORMATS
 from profs_tf.images import Preprocessing
 from profs_tf.run_log import read_log
@@ -49,21 +50,21 @@ _LOADING["tflite_float16"] = _LOADING["tflite"]
 class Trained(NamedTuple):
     """What the card tells of a run besides its configuration."""
 
-    train_images: object
+    train_images: ImageList
     """The training split."""
-    test_images: object
+    test_images: ImageList
     """The split that was evaluated."""
     steps_per_projection: int
-    loss_options: dict
+    loss_options: dict[str, Any]
     """All of the loss, given or by default."""
     normalized: bool
     """Whether embeddings have unit length."""
     num_weights: int
-    metrics: dict
+    metrics: dict[str, dict[str, float]]
     """`untrained` and `best`, each a report by name; empty where nothing was evaluated."""
 
 
-def metrics_of_log(path: Path, ks: Sequence[int]) -> dict:
+def metrics_of_log(path: Path, ks: Sequence[int]) -> dict[str, dict[str, float]]:
     """Returns `untrained` and `best` of a run that has not ended, by its log.
 
     Args:
@@ -71,8 +72,8 @@ def metrics_of_log(path: Path, ks: Sequence[int]) -> dict:
         ks: the K of Recall@K; the smallest chooses the best epoch, the earliest of equals.
     """
     monitored = f"recall@{min(ks)}"
-    rows = read_log(path) if path.exists() else []
-    rows = [{name: float(value) for name, value in row.items()} for row in rows if monitored in row]
+    written = read_log(path) if path.exists() else []
+    rows = [{name: float(value) for name, value in row.items()} for row in written if monitored in row]
     parts = {
         "untrained": [row for row in rows if row["epoch"] == 0],
         "best": [row for row in rows if row["epoch"] > 0],
@@ -80,7 +81,9 @@ def metrics_of_log(path: Path, ks: Sequence[int]) -> dict:
     return {name: max(part, key=lambda row: row[monitored]) for name, part in parts.items() if part}
 
 
-def model_card(config: Config, preprocessing: Preprocessing, differences: dict, trained: Trained) -> str:
+def model_card(
+    config: Config, preprocessing: Preprocessing, differences: dict[str, float], trained: Trained
+) -> str:
     """Returns the card as Markdown.
 
     Args:
@@ -96,7 +99,7 @@ def model_card(config: Config, preprocessing: Preprocessing, differences: dict, 
         _preprocessing(preprocessing),
         _embeddings(config, trained),
         _files(differences),
-        _loading(differences),
+        _loading(list(differences)),
         f"Written by profs_tf {__version__}.\n",
     )
     return "\n".join(section for section in sections if section)
@@ -123,7 +126,7 @@ def _training(config: Config, trained: Trained) -> str:
     return "## Training\n\n" + _table(("", ""), list(rows.items()))
 
 
-def _split(images) -> str:
+def _split(images: ImageList) -> str:
     return f"{len(images):,} images of {images.num_classes:,} classes"
 
 
@@ -139,10 +142,10 @@ def _origin(config: Config) -> str:
     return f"read from {config.pretrained}. The published ones: {published}. Check where your file is from."
 
 
-def _figures(reports: dict) -> str:
+def _figures(reports: Mapping[str, Mapping[str, float]]) -> str:
     if not reports:
         return "## Figures\n\nNothing was evaluated.\n"
-    names = [name for name in reports.get("best", reports.get("untrained")) if _is_share(name)]
+    names = [name for name in reports.get("best", reports.get("untrained", {})) if _is_share(name)]
     rows = []
     for line, title in (("untrained", "untrained network"), ("best", "this embedder")):
         report = reports.get(line, {})
@@ -191,7 +194,7 @@ def _embeddings(config: Config, trained: Trained) -> str:
     return "## Embeddings\n\n" + _table(("", ""), rows)
 
 
-def _files(differences: dict) -> str:
+def _files(differences: dict[str, float]) -> str:
     rows = [
         (name, FORMATS[name].file or "the folder itself", f"{difference:.1e}", f"{FORMATS[name].bound:g}")
         for name, difference in differences.items()

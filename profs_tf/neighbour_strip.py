@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from typing import BinaryIO, Union
+
 from PIL import Image, ImageDraw
 
+from profs_tf.image_files import Picture
 from profs_tf.thumbnails import label_font, square_thumbnail
 
 _SIDE = 112
@@ -12,13 +17,15 @@ _TEXT = 18
 _LETTERS = 16
 
 
-def draw_strip(rows: list, path) -> None:
+def draw_strip(
+    rows: Sequence[Sequence[tuple[Picture, str]]], path: Union[str, os.PathLike, BinaryIO]
+) -> None:
     """Draws rows of pictures into a PNG; a file that cannot be read shows as a crossed box.
 
     Args:
         rows: a list for each query of (picture, label), the query first; a picture is the path of a file or
             uint8 `[H, W, 3]`. Labels that are too long lose their beginning.
-        path: the PNG file.
+        path: the PNG file, or a binary file to write it to.
 
     Raises:
         OSError: the file cannot be written.

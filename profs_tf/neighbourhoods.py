@@ -6,7 +6,7 @@ Shapes: N images, D embedding dimension, K nearest images of each, P pairs of cl
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import NamedTuple, Union
 
 import numpy as np
 
@@ -25,9 +25,9 @@ class Confusion(NamedTuple):
         count: how often an image of one is among the nearest of an image of the other.
     """
 
-    classes: tuple
-    images: tuple
-    count: int
+    classes: tuple[int, int]
+    images: tuple[int, int]
+    count: int  # type: ignore[assignment]  # the figure takes the place of the tuple's method
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class Neighbourhoods:
         """Bool `[N]`: the nearest image is of the same class."""
         return self.labels[self.indices[:, 0]] == self.labels
 
-    def class_recall(self) -> dict:
+    def class_recall(self) -> dict[Union[int, float, str], float]:
         """Recall@1 of each class by label; classes with one image are not in it."""
         return self.retrieval.class_recall_at(1)
 
@@ -67,7 +67,7 @@ class Neighbourhoods:
             np.int64,
         )
 
-    def confusions(self, most: int = 40) -> list:
+    def confusions(self, most: int = 40) -> list[Confusion]:
         """Returns the pairs of classes that are mixed most often, at most `most` `Confusion`. O(N K log)."""
         query = np.repeat(np.arange(len(self.labels)), self.indices.shape[1])
         image, distance = self.indices.ravel(), self.distances.ravel()
@@ -80,7 +80,7 @@ class Neighbourhoods:
         chosen = np.lexsort((pairs[:, 1], pairs[:, 0], -counts))[:most]
         return [
             Confusion(
-                tuple(pairs[i].tolist()),
+                (int(pairs[i, 0]), int(pairs[i, 1])),
                 (int(query[order[first[i]]]), int(image[order[first[i]]])),
                 int(counts[i]),
             )
@@ -97,9 +97,9 @@ def find_neighbourhoods(
         ValueError: as `metrics.nearest` and `metrics.evaluate_retrieval`.
     """
     own = np.arange(len(embeddings))
-    found = nearest(embeddings, embeddings, k, distance=distance, own=own, progress=progress)
+    indices, distances = nearest(embeddings, embeddings, k, distance=distance, own=own, progress=progress)
     retrieval = evaluate_retrieval(embeddings, labels, distance=distance, progress=progress)
-    return Neighbourhoods(np.asarray(labels), *found, retrieval)
+    return Neighbourhoods(np.asarray(labels), indices, distances, retrieval)
 
 
 def map_to_plane(embeddings: np.ndarray, method: str, seed: int = 0) -> np.ndarray:

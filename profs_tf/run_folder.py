@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any, Optional, Union
 
 from profs_tf.config import Config
 
@@ -21,7 +22,7 @@ class RunFolder:
             checkpoints, tensorboard, best and embedder in it.
     """
 
-    def __init__(self, path: str):
+    def __init__(self, path: Union[str, os.PathLike]) -> None:
         """Names the folder; touches nothing."""
         if not path:
             raise ValueError("`output_dir` must name a folder for the run. Pass --output_dir=FOLDER.")
@@ -35,7 +36,7 @@ class RunFolder:
         self.best_weights = self.path / "best" / "weights"
         self.embedder = self.path / "embedder"
         # The folders that `create` made, the innermost first; None before it.
-        self._made = None
+        self._made: Optional[list[Path]] = None
 
     def create(self, config: Config) -> None:
         """Makes the folder and writes the configuration into it.
@@ -117,7 +118,7 @@ class RunFolder:
                 f"embedder, {self.path} has {free / 2**20:.0f} MB. Free some, or choose another disk."
             )
 
-    def write_metrics(self, metrics: dict) -> None:
+    def write_metrics(self, metrics: dict[str, Any]) -> None:
         """Writes metrics.json."""
         write_atomically(self.metrics, json.dumps(metrics, indent=2) + "\n")
 

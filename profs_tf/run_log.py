@@ -1,13 +1,20 @@
 """The log of a run: one row an epoch in a CSV file, and the same figures for TensorBoard."""
 
+from __future__ import annotations
+
 import csv
 import io
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Optional, Union
 
 import tensorflow as tf
 
 from profs_tf.run_folder import write_atomically
+
+if TYPE_CHECKING:
+    from profs_tf.callbacks import RecallCallback
 
 # The columns that come first; the evaluation's follow in the order in which they are first reported.
 _COLUMNS = (
@@ -28,7 +35,13 @@ class RunLog(tf.keras.callbacks.Callback):
     run is that of one never killed but for the columns of time (`images_per_second`, `evaluation_seconds`).
     """
 
-    def __init__(self, csv_path: Path, events: tf.summary.SummaryWriter, batch_size: int, recall=None):
+    def __init__(
+        self,
+        csv_path: Path,
+        events: tf.summary.SummaryWriter,
+        batch_size: int,
+        recall: Optional[RecallCallback] = None,
+    ) -> None:
         """Prepares the files; reads the rows that are there.
 
         Args:
@@ -51,22 +64,22 @@ class RunLog(tf.keras.callbacks.Callback):
         """Drops the rows after so many epochs."""
         self.rows = [row for row in self.rows if int(row["epoch"]) <= epochs]
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: Optional[dict[str, float]] = None) -> None:
         """Writes the untrained network's row before the first epoch."""
         self._training_seconds, self._steps = 0.0, 0
         if not self.rows and self._recall is not None and self._recall.untrained:
             self._add({"epoch": 0, "step": 0, **self._recall.untrained})
 
-    def on_train_batch_begin(self, batch, logs=None):
+    def on_train_batch_begin(self, batch: int, logs: Optional[dict[str, float]] = None) -> None:
         """Starts the clock."""
         self._batch_began = time.monotonic()
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: Optional[dict[str, float]] = None) -> None:
         """Stops the clock: evaluation and checkpoints are not training time."""
         self._training_seconds += time.monotonic() - self._batch_began
         self._steps = batch + 1
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Optional[dict[str, float]] = None) -> None:
         """Writes the epoch's row."""
         rate = self._steps * self._batch_size / max(self._training_seconds, 1e-9)
         self._add(
@@ -79,7 +92,7 @@ class RunLog(tf.keras.callbacks.Callback):
             }
         )
 
-    def _add(self, figures: dict) -> None:
+    def _add(self, figures: Mapping[str, float]) -> None:
         self.rows.append({name: _plain(value) for name, value in figures.items()})
         write_atomically(self._path, format_log(self.rows))
         with self._writer.as_default(step=int(figures["step"])):
@@ -89,7 +102,7 @@ class RunLog(tf.keras.callbacks.Callback):
         self._writer.flush()
 
 
-def format_log(rows: list) -> str:
+def format_log(rows: Sequence[Mapping[str, str]]) -> str:
     """Returns rows (dicts) as CSV text; a figure that a row lacks is left empty."""
     names = dict.fromkeys(name for name in _COLUMNS if any(name in row for row in rows))
     names.update(dict.fromkeys(name for row in rows for name in row))
@@ -100,12 +113,12 @@ def format_log(rows: list) -> str:
     return text.getvalue()
 
 
-def read_log(path: Path) -> list:
+def read_log(path: Path) -> list[dict[str, str]]:
     """Returns the rows of a log as dicts of strings, without the empty figures."""
     with open(path, encoding="utf-8", newline="") as file:
         return [{name: value for name, value in row.items() if value != ""} for row in csv.DictReader(file)]
 
 
-def _plain(value) -> str:
+def _plain(value: Union[float, str]) -> str:
     """Returns the shortest text that gives the same number back."""
     return str(value) if isinstance(value, (int, str)) else repr(float(value))

@@ -1,8 +1,9 @@
 """Which classes an exported embedder was trained on: the split of the run that it lies in."""
 
 import dataclasses
+import os
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Union
 
 from profs_tf import datasets
 from profs_tf.building import load_data
@@ -20,11 +21,11 @@ class RunSplit(NamedTuple):
 
     config: Config
     """Holds the data set and its split; the rest of it says nothing."""
-    notes: tuple
+    notes: tuple[str, ...]
     """Lines for the user: what was taken from the run, and what contradicts it."""
 
 
-def config_beside(embedder) -> Optional[Config]:
+def config_beside(embedder: Union[str, os.PathLike]) -> Optional[Config]:
     """Returns the configuration of the run that an exported embedder belongs to, or None.
 
     Args:
@@ -49,7 +50,7 @@ def config_beside(embedder) -> Optional[Config]:
     return None
 
 
-def split_to_evaluate(run: Optional[Config], given: dict) -> RunSplit:
+def split_to_evaluate(run: Optional[Config], given: dict[str, Any]) -> RunSplit:
     """Returns the split that the flags ask for; what they leave open is that of the run.
 
     Args:

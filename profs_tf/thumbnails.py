@@ -9,12 +9,12 @@ import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from profs_tf.image_files import UnreadableImageError, read_image
+from profs_tf.image_files import Picture, UnreadableImageError, read_image
 from profs_tf.images import crop_to_box
 
 
 def thumbnail(
-    picture, side: int, box: Optional[np.ndarray] = None, *, enlarge: bool = True
+    picture: Picture, side: int, box: Optional[np.ndarray] = None, *, enlarge: bool = True
 ) -> Optional[Image.Image]:
     """Returns a picture scaled so that its longer side has `side` pixels, or None if it cannot be read.
 
@@ -34,19 +34,21 @@ def thumbnail(
     scale = side / max(image.size)
     if scale > 1 and not enlarge:
         return image
-    return image.resize(tuple(max(1, round(scale * length)) for length in image.size), Image.LANCZOS)
+    width, height = (max(1, round(scale * length)) for length in image.size)
+    return image.resize((width, height), Image.Resampling.LANCZOS)
 
 
-def square_thumbnail(picture, side: int, box: Optional[np.ndarray] = None) -> Image.Image:
+def square_thumbnail(picture: Picture, side: int, box: Optional[np.ndarray] = None) -> Image.Image:
     """Returns a thumbnail in the middle of a light grey square; a crossed one if it cannot be read."""
     square = Image.new("RGB", (side, side), "#eeeeee")
     image = thumbnail(picture, side, box)
     if image is None:
         draw = ImageDraw.Draw(square)
-        for line in ([0, 0, side, side], [0, side, side, 0]):
+        for line in ((0, 0, side, side), (0, side, side, 0)):
             draw.line(line, fill="red", width=3)
         return square
-    square.paste(image, tuple((side - length) // 2 for length in image.size))
+    width, height = image.size
+    square.paste(image, ((side - width) // 2, (side - height) // 2))
     return square
 
 
