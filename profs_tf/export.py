@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 from absl import flags
@@ -90,13 +91,13 @@ def trained_embedder(config: Config, num_classes: int, folder: RunFolder) -> tf.
     return embedder
 
 
-def loss_options_of(config: Config) -> dict:
+def loss_options_of(config: Config) -> dict[str, Any]:
     """Returns all options of the loss that a user chooses, given or by default."""
     options = loss_options(config.loss).items()
     return {name: config.loss_options.get(name, option.default) for name, option in options}
 
 
-def metrics_of_run(folder: RunFolder, config: Config) -> dict:
+def metrics_of_run(folder: RunFolder, config: Config) -> dict[str, Any]:
     """Returns the `untrained` and the `best` figures: of metrics.json, or of the log before the run's end."""
     if folder.metrics.exists():
         return json.loads(folder.metrics.read_text("utf-8"))

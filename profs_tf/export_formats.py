@@ -10,11 +10,12 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional, Union
 
 import numpy as np
 import tensorflow as tf
 
+from profs_tf.datasets.image_list import ImageList
 from profs_tf.image_files import read_image
 from profs_tf.images import Preprocessing, prepare_for_evaluation
 from profs_tf.onnx_model import embed_by_onnx, require_onnx, to_onnx
@@ -64,7 +65,7 @@ def check_formats(names: Sequence[str]) -> None:
         require_onnx()
 
 
-def sample_of(image_list, preprocessing: Preprocessing) -> list:
+def sample_of(image_list: ImageList, preprocessing: Preprocessing) -> list[np.ndarray]:
     """Returns a few pictures evenly spread over a data set, scaled as the evaluation does, uint8 [S, S, 3].
 
     A scaled value half way between two grey levels is rounded either way by different runtimes, and a deep
@@ -75,7 +76,7 @@ def sample_of(image_list, preprocessing: Preprocessing) -> list:
     """
     places = np.linspace(0, len(image_list) - 1, min(_SAMPLE, len(image_list))).astype(int)
     chosen = [image_list.images[place] for place in places]
-    pictures = chosen if image_list.is_in_memory else [read_image(path) for path in chosen]
+    pictures = [picture if isinstance(picture, np.ndarray) else read_image(picture) for picture in chosen]
     if not preprocessing.resize:
         return pictures
     scaling = dataclasses.replace(preprocessing, crop=preprocessing.resize)
@@ -83,14 +84,14 @@ def sample_of(image_list, preprocessing: Preprocessing) -> list:
 
 
 def export_embedder(
-    folder,
+    folder: Union[str, os.PathLike],
     names: Sequence[str],
     embedder: tf.keras.Model,
     preprocessing: Preprocessing,
     pictures: Sequence[np.ndarray],
-    card: Callable[[dict], str],
+    card: Callable[[dict[str, float]], str],
     portable_embedder: Optional[tf.keras.Model] = None,
-) -> dict:
+) -> dict[str, float]:
     """Writes the formats and the model card into a new folder: all of them, or nothing.
 
     Everything is made and checked in a folder beside it, which then gets its name.
@@ -113,8 +114,8 @@ def export_embedder(
         ExportMismatchError: if a format gives other embeddings than the Keras model.
     """
     check_formats(names)
-    folder = Path(folder)
-    begun = folder.with_name(f".{folder.name}.part")
+    target = Path(folder)
+    begun = target.with_name(f".{target.name}.part")
     shutil.rmtree(begun, ignore_errors=True)
     begun.mkdir(parents=True)
     try:
@@ -129,13 +130,19 @@ def export_embedder(
             for name in sorted(names, key=list(FORMATS).index)
         }
         write_atomically(begun / CARD, card(differences))
-        os.rename(begun, folder)
+        os.rename(begun, target)
     finally:
         shutil.rmtree(begun, ignore_errors=True)
     return differences
 
 
-def _write(name: str, folder: Path, embedder, preprocessing: Preprocessing, pictures) -> float:
+def _write(
+    name: str,
+    folder: Path,
+    embedder: tf.keras.Model,
+    preprocessing: Preprocessing,
+    pictures: Sequence[np.ndarray],
+) -> float:
     """Writes one format and tries it; returns the largest difference."""
     if name == SAVED_MODEL:
         save_embedder(embedder, preprocessing, folder)
@@ -145,23 +152,23 @@ def _write(name: str, folder: Path, embedder, preprocessing: Preprocessing, pict
         (folder / FORMATS[name].file).write_bytes(content)
         run = embed_by_onnx if name == "onnx" else embed_by_tflite
 
-        def embed(images):
+        def embed(images: np.ndarray) -> np.ndarray:
             return run(content, images)
 
     return check_agreement(name, embed, embedder, preprocessing, pictures)
 
 
-def _convert(name: str, embedder, preprocessing: Preprocessing) -> bytes:
+def _convert(name: str, embedder: tf.keras.Model, preprocessing: Preprocessing) -> bytes:
     function = portable_function(embedder, preprocessing)
     if name == "onnx":
         return to_onnx(function)
     return to_tflite(function, embedder, float16=name == "tflite_float16")
 
 
-def _saved_embedding(folder: Path):
+def _saved_embedding(folder: Path) -> Callable[[np.ndarray], np.ndarray]:
     loaded = tf.saved_model.load(str(folder))
 
-    def embed(images):
+    def embed(images: np.ndarray) -> np.ndarray:
         return loaded.signatures[FLOAT_SIGNATURE](images=tf.constant(images, tf.float32))[
             "embeddings"
         ].numpy()
@@ -169,7 +176,13 @@ def _saved_embedding(folder: Path):
     return embed
 
 
-def check_agreement(name: str, embed, embedder, preprocessing: Preprocessing, pictures) -> float:
+def check_agreement(
+    name: str,
+    embed: Callable[[np.ndarray], np.ndarray],
+    embedder: tf.keras.Model,
+    preprocessing: Preprocessing,
+    pictures: Sequence[np.ndarray],
+) -> float:
     """Compares a format with the Keras model under the evaluation preprocessing, picture by picture.
 
     Args:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 
 import numpy as np
+import tensorflow as tf
 
 # Of 2021: the first with all that is used here, so that old runtimes take the file.
 _OPERATOR_SET = 15
@@ -29,7 +30,7 @@ def require_onnx() -> None:
             ) from error
 
 
-def to_onnx(function) -> bytes:
+def to_onnx(function: tf.types.experimental.GenericFunction) -> bytes:
     """Converts to an ONNX model with the input `images` and the output `embeddings`.
 
     Args:

@@ -31,7 +31,7 @@ def portable_function(
     crop = preprocessing.crop
 
     @tf.function(input_signature=[tf.TensorSpec([None, None, None, 3], tf.float32, name="images")])
-    def embed_images(images):
+    def embed_images(images: tf.Tensor) -> dict[str, tf.Tensor]:
         scaled = scale(_whole(images), preprocessing.resize)
         top, left = ((tf.shape(scaled)[axis] - crop) // 2 for axis in (1, 2))
         cropped = scaled[:, top : top + crop, left : left + crop]

@@ -14,7 +14,9 @@ import numpy as np
 import tensorflow as tf
 
 
-def to_tflite(function, embedder: tf.keras.Model, float16: bool = False) -> bytes:
+def to_tflite(
+    function: tf.types.experimental.GenericFunction, embedder: tf.keras.Model, float16: bool = False
+) -> bytes:
     """Converts to a TensorFlow Lite model with the one signature `serving_default`.
 
     Args:
