@@ -19,7 +19,7 @@ from profs_tf.sampling.class_mining import ClassMining
 from profs_tf.sampling.mined_sampler import MinedBatchSampler
 
 
-def load_data(config: Config) -> tuple:
+def load_data(config: Config) -> tuple[ImageList, ImageList]:
     """Returns the image lists (train, test) of the configuration's data set.
 
     With `validation_classes` these are the two parts of the training classes; the test classes are left out.

@@ -1,18 +1,20 @@
 """The two callbacks of PROFS: one swaps the anchor weights every M steps, one evaluates on unseen classes."""
 
 import time
-from collections.abc import Callable
-from typing import Optional
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Optional
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from profs_tf.datasets.image_list import ImageList
 from profs_tf.evaluation import CLUSTERING, embed, evaluate
 from profs_tf.images import Preprocessing
 from profs_tf.metrics.inputs import check_ks
 from profs_tf.mining_link import MiningLink
 from profs_tf.model import TERMS
+from profs_tf.proximal import ProximalTerm
 from profs_tf.sampling.batch_sampler import BatchSampler
 from profs_tf.sampling.mined_sampler import MinedBatchSampler
 
@@ -31,7 +33,7 @@ class ProfsCallback(tf.keras.callbacks.Callback):
     which still choose the representatives, and says so once.
     """
 
-    def __init__(self, sampler: BatchSampler):
+    def __init__(self, sampler: BatchSampler) -> None:
         """Follows the schedule of this sampler.
 
         Args:
@@ -44,7 +46,7 @@ class ProfsCallback(tf.keras.callbacks.Callback):
         self._stride = 1
         self._mining = MiningLink(sampler) if isinstance(sampler, MinedBatchSampler) else None
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: Optional[dict[str, float]] = None) -> None:
         """Takes the step count from the model; refuses a `steps_per_execution` that would miss a swap."""
         schedule = self.sampler.schedule
         stride = getattr(self.model, "_steps_per_execution", None)
@@ -69,7 +71,7 @@ class ProfsCallback(tf.keras.callbacks.Callback):
         if lagged and self._step == 0:
             self._proximal.swap(0)
 
-    def on_train_batch_begin(self, batch, logs=None):
+    def on_train_batch_begin(self, batch: int, logs: Optional[dict[str, float]] = None) -> None:
         """Swaps the anchors where a projection begins."""
         if self._mining:
             self._mining.step_begins()
@@ -78,37 +80,37 @@ class ProfsCallback(tf.keras.callbacks.Callback):
         if self.sampler.schedule.begins_projection(self._step):
             self._proximal.swap(self.sampler.schedule.projection_index(self._step))
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: Optional[dict[str, float]] = None) -> None:
         """Counts the steps of one call of the train function; hands its embeddings to the miner."""
         if self._mining:
             self._mining.step_ends(self._step)
         self._step += self._stride
         self._stop_if_not_finite()
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: Optional[dict[str, float]] = None) -> None:
         """Ends the miner's waiting for more steps."""
         if self._mining:
             self._mining.end()
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Optional[dict[str, float]] = None) -> None:
         """Adds `projection_index`, that of the last step taken, to the logs."""
         if logs is not None:
             logs["projection_index"] = self.sampler.schedule.projection_index(max(self._step - 1, 0))
 
-    def state(self) -> dict:
+    def state(self) -> dict[str, np.ndarray]:
         """Returns what a resumed run needs, arrays by name: with class mining its history."""
         return self._mining.state() if self._mining else {}
 
-    def restore(self, state: dict) -> None:
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Takes over what `state` returned."""
         if self._mining:
             self._mining.restore(state)
 
     @property
-    def _proximal(self):
+    def _proximal(self) -> Optional[ProximalTerm]:
         return getattr(self.model, "proximal", None)
 
-    def _stop_if_not_finite(self):
+    def _stop_if_not_finite(self) -> None:
         steps = getattr(self.model, "non_finite_steps", None)
         if steps is None:
             return
@@ -148,8 +150,8 @@ class RecallCallback(tf.keras.callbacks.Callback):
 
     def __init__(
         self,
-        image_list,
-        ks=(1, 2, 4, 8),
+        image_list: ImageList,
+        ks: Sequence[int] = (1, 2, 4, 8),
         *,
         preprocessing: Optional[Preprocessing] = None,
         batch_size: int = 128,
@@ -162,7 +164,7 @@ class RecallCallback(tf.keras.callbacks.Callback):
         verbose: bool = True,
         on_embeddings: Optional[Callable[[int, np.ndarray], None]] = None,
         last_epoch: Optional[int] = None,
-    ):
+    ) -> None:
         """Prepares evaluation on a split.
 
         Args:
@@ -207,25 +209,25 @@ class RecallCallback(tf.keras.callbacks.Callback):
         self.verbose = verbose
         self.on_embeddings = on_embeddings
         self.last_epoch = last_epoch
-        self.best = {}
-        self.untrained = {}
+        self.best: dict[str, float] = {}
+        self.untrained: dict[str, float] = {}
         self._evaluations_since_best = 0
 
-    def state(self) -> dict:
+    def state(self) -> dict[str, Any]:
         """Returns what a resumed run needs, as plain values for JSON."""
         return {"best": self.best, "untrained": self.untrained, "since_best": self._evaluations_since_best}
 
-    def restore(self, state: dict) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Takes over what `state` returned."""
         self.best, self.untrained = state["best"], state["untrained"]
         self._evaluations_since_best = state["since_best"]
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: Optional[dict[str, float]] = None) -> None:
         """Evaluates the untrained network, once."""
         if self.evaluate_untrained and not self.untrained:
             self.untrained = self._evaluate(0)
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Optional[dict[str, float]] = None) -> None:
         """Evaluates, adds the metrics to the logs, keeps the weights if they are the best."""
         last = (self.params or {}).get("epochs") if self.last_epoch is None else self.last_epoch
         if (epoch + 1) % self.every_epochs and epoch + 1 != last:
@@ -248,10 +250,10 @@ class RecallCallback(tf.keras.callbacks.Callback):
             )
 
     @property
-    def _embedder(self):
+    def _embedder(self) -> tf.keras.Model:
         return getattr(self.model, "embedder", self.model)
 
-    def _evaluate(self, epoch: int) -> dict:
+    def _evaluate(self, epoch: int) -> dict[str, float]:
         begin = time.monotonic()
         embeddings = embed(
             self._embedder, self.image_list, preprocessing=self.preprocessing, batch_size=self.batch_size

@@ -10,8 +10,10 @@ import contextlib
 import io
 import json
 import signal
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Optional
+from types import FrameType
+from typing import Any, NoReturn, Optional, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +22,16 @@ from profs_tf import replicas
 
 _KEPT = 2
 _ARRAYS = (np.ndarray, np.generic)
+
+
+class Remembering(Protocol):
+    """A callback whose state belongs to a run's."""
+
+    def state(self) -> dict[str, Any]:
+        """Returns values that JSON holds, and arrays."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over what `state` returned."""
 
 
 class TrainingInterruptedError(Exception):
@@ -39,10 +51,10 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
         self,
         folder: Path,
         model: tf.keras.Model,
-        remembering: dict,
+        remembering: Mapping[str, Remembering],
         every_steps: Optional[int] = None,
         restore_from: Optional[Path] = None,
-    ):
+    ) -> None:
         """Prepares saving.
 
         Args:
@@ -63,7 +75,7 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
         self._restore_from = str(folder if restore_from is None else restore_from)
         self._every_steps = every_steps
         self._signal: Optional[int] = None
-        self._interrupted_means: Optional[list] = None
+        self._interrupted_means: Optional[list[np.ndarray]] = None
         self._last_saved = -1
 
     def restore(self) -> bool:
@@ -85,7 +97,7 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
         return True
 
     @contextlib.contextmanager
-    def saving_on_signals(self):
+    def saving_on_signals(self) -> Iterator[None]:
         """Within it Ctrl-C and SIGTERM save and stop after the step; a second Ctrl-C stops at once."""
         previous = {
             number: signal.signal(number, self._note_signal) for number in (signal.SIGINT, signal.SIGTERM)
@@ -105,7 +117,7 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
             self._manager.save(checkpoint_number=step)
             self._last_saved = step
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: Optional[dict[str, float]] = None) -> None:
         """Gives the means of an epoch that was left half way their values back."""
         if self._interrupted_means is None:
             return
@@ -113,12 +125,12 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
             variable.assign(value)
         self._interrupted_means = None
 
-    def on_train_batch_begin(self, batch, logs=None):
+    def on_train_batch_begin(self, batch: int, logs: Optional[dict[str, float]] = None) -> None:
         """Tells the other workers in the step that comes that a signal asks for a stop."""
         if self._signal is not None and self._trained.stop_vote is not None:
             self._trained.stop_vote.ask()
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: Optional[dict[str, float]] = None) -> None:
         """Saves where it is time to, or where a signal asks for it."""
         if batch + 1 == self.params.get("steps"):
             # Left to `on_epoch_end`: a run that went on from here would never evaluate or log the epoch.
@@ -131,7 +143,7 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
         if every and self._trained.steps_taken // every > max(self._last_saved, 0) // every:
             self.save()
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: Optional[dict[str, float]] = None) -> None:
         """Saves, with the means at zero, as the next epoch begins."""
         self._trained.reset_metrics()
         self.save()
@@ -139,33 +151,34 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
         if self._signal is not None and self._trained.stop_vote is None:
             self._stop()
 
-    def _note_signal(self, number, frame):
+    def _note_signal(self, number: int, frame: Optional[FrameType]) -> None:
         if self._signal is not None:
             raise KeyboardInterrupt
         self._signal = number
         print("\nSaving after this step; once more to stop at once.", flush=True)
 
-    def _stop(self):
+    def _stop(self) -> NoReturn:
         self.save()
         reason = "Another worker stopped" if self._signal is None else signal.Signals(self._signal).name
         raise TrainingInterruptedError(f"{reason} at step {self._trained.steps_taken}: the run is saved.")
 
-    def _mean_variables(self) -> list:
+    def _mean_variables(self) -> list[tf.Variable]:
         return [variable for metric in self._trained.metrics for variable in metric.variables]
 
-    def _mean_values(self) -> list:
+    def _mean_values(self) -> list[np.ndarray]:
         return [variable.numpy() for variable in self._mean_variables()]
 
 
 class _Memory(tf.train.experimental.PythonState):
     """What callbacks remember, inside the checkpoint: plain values as JSON, arrays beside it."""
 
-    def __init__(self, remembering: dict):
+    def __init__(self, remembering: Mapping[str, Remembering]) -> None:
         super().__init__()
         self._remembering = remembering
 
     def serialize(self) -> bytes:
-        plain, arrays = {}, {}
+        plain: dict[str, dict[str, Any]] = {}
+        arrays: dict[str, np.ndarray] = {}
         for name, part in self._remembering.items():
             state = part.state()
             plain[name] = {key: value for key, value in state.items() if not isinstance(value, _ARRAYS)}
@@ -174,7 +187,7 @@ class _Memory(tf.train.experimental.PythonState):
         np.savez(file, plain=json.dumps(plain), **arrays)
         return file.getvalue()
 
-    def deserialize(self, string_value) -> None:
+    def deserialize(self, string_value: bytes) -> None:
         with np.load(io.BytesIO(string_value), allow_pickle=False) as content:
             states = json.loads(str(content["plain"]))
             for key in content.files:

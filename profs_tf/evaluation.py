@@ -4,13 +4,16 @@ Shapes: N images, D embedding dimension.
 """
 
 import functools
-from typing import Optional
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Optional
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from profs_tf import replicas
+from profs_tf.arrays import Array, Labels
+from profs_tf.datasets.image_list import ImageList
 from profs_tf.images import Preprocessing
 from profs_tf.metrics import clustering as clustering_metrics
 from profs_tf.metrics import retrieval
@@ -26,7 +29,7 @@ _NOT_PERCENT = ("mean_pairwise_distance", "left_out", "epoch", "seconds")
 
 def embed(
     embedder: tf.keras.Model,
-    image_list,
+    image_list: ImageList,
     *,
     preprocessing: Optional[Preprocessing] = None,
     batch_size: int = 128,
@@ -57,11 +60,11 @@ def _embed_in_parts(embedder: tf.keras.Model, dataset: tf.distribute.Distributed
 
 
 @functools.lru_cache(maxsize=1)
-def _batch_embedding(embedder: tf.keras.Model):
+def _batch_embedding(embedder: tf.keras.Model) -> Callable[[Any], tf.Tensor]:
     """Returns the compiled function from the replicas' images to all their embeddings; the last is kept."""
 
     @tf.function(reduce_retracing=True)
-    def embed_batch(images):
+    def embed_batch(images: Any) -> tf.Tensor:
         return replicas.gathered(
             embedder.distribute_strategy, lambda part: embedder(part, training=False), images
         )
@@ -69,7 +72,20 @@ def _batch_embedding(embedder: tf.keras.Model):
     return embed_batch
 
 
-def evaluate(embeddings, labels, **options) -> dict:
+def evaluate(
+    embeddings: Array,
+    labels: Labels,
+    *,
+    ks: Sequence[int] = (1, 2, 4, 8),
+    gallery_embeddings: Optional[Array] = None,
+    gallery_labels: Optional[Labels] = None,
+    distance: str = "euclidean",
+    map_at_r: bool = False,
+    intervals: bool = False,
+    clustering: bool = True,
+    seed: int = 0,
+    progress: bool = False,
+) -> dict[str, float]:
     """Returns the figures of the paper's tables, and more where asked for, in one call.
 
         profs.evaluate(embeddings, labels, ks=(1, 10, 100))
@@ -77,28 +93,49 @@ def evaluate(embeddings, labels, **options) -> dict:
     Args:
         embeddings: float [N, D], NumPy or TensorFlow.
         labels: [N] integers or strings.
-        **options: those of `evaluate_in_full`.
+        ks: as for `evaluate_in_full`, like all that follow.
+        gallery_embeddings: likewise.
+        gallery_labels: likewise.
+        distance: likewise.
+        map_at_r: likewise.
+        intervals: likewise.
+        clustering: likewise.
+        seed: likewise.
+        progress: likewise.
 
     Returns:
         The report of `evaluate_in_full`.
     """
-    return evaluate_in_full(embeddings, labels, **options)[0]
+    report, _ = evaluate_in_full(
+        embeddings,
+        labels,
+        ks=ks,
+        gallery_embeddings=gallery_embeddings,
+        gallery_labels=gallery_labels,
+        distance=distance,
+        map_at_r=map_at_r,
+        intervals=intervals,
+        clustering=clustering,
+        seed=seed,
+        progress=progress,
+    )
+    return report
 
 
 def evaluate_in_full(
-    embeddings,
-    labels,
+    embeddings: Array,
+    labels: Labels,
     *,
-    ks=(1, 2, 4, 8),
-    gallery_embeddings=None,
-    gallery_labels=None,
+    ks: Sequence[int] = (1, 2, 4, 8),
+    gallery_embeddings: Optional[Array] = None,
+    gallery_labels: Optional[Labels] = None,
     distance: str = "euclidean",
     map_at_r: bool = False,
     intervals: bool = False,
     clustering: bool = True,
     seed: int = 0,
     progress: bool = False,
-) -> tuple:
+) -> tuple[dict[str, float], retrieval.RetrievalResult]:
     """Searches, clusters and reports; returns (report, what the search gave for each image).
 
     Args:
@@ -138,7 +175,7 @@ def evaluate_in_full(
     )
     report = {f"recall@{k}": value for k, value in found.recall_at(ks).items()}
     report["mrr"] = found.mean_reciprocal_rank
-    if map_at_r:
+    if found.map_at_r is not None and found.r_precision is not None:
         report["map@r"], report["r_precision"] = found.map_at_r, found.r_precision
     if intervals:
         for k in ks:
@@ -153,7 +190,7 @@ def evaluate_in_full(
     return report, found
 
 
-def mean_pairwise_distance(embeddings: np.ndarray) -> float:
+def mean_pairwise_distance(embeddings: Array) -> float:
     """Returns the mean Euclidean distance between two different images, of 1,000 spread evenly over the list.
 
     Near 0 the embedding has collapsed; for unit vectors drawn at random it is near the square root of 2.
@@ -169,7 +206,7 @@ def mean_pairwise_distance(embeddings: np.ndarray) -> float:
     return float(np.sqrt(distances_sq).sum() / (count * (count - 1)))
 
 
-def warn_of_collapse(embeddings: np.ndarray, mean_distance: float) -> None:
+def warn_of_collapse(embeddings: Array, mean_distance: float) -> None:
     """Logs a warning where all embeddings are nearly equal, measured against their length."""
     sample = np.asarray(embeddings)[:_SPREAD_SAMPLE].astype(np.float64)
     length = float(np.sqrt(np.mean(np.sum(np.square(sample), axis=1))))
@@ -182,7 +219,7 @@ def warn_of_collapse(embeddings: np.ndarray, mean_distance: float) -> None:
         )
 
 
-def format_report(reports: dict) -> str:
+def format_report(reports: Mapping[str, Mapping[str, float]]) -> str:
     """Returns a table of reports in percent, one line each.
 
     Args:
@@ -198,5 +235,5 @@ def format_report(reports: dict) -> str:
     return "\n".join(lines)
 
 
-def _report_names(reports: dict) -> list:
+def _report_names(reports: Mapping[str, Mapping[str, float]]) -> list[str]:
     return list(dict.fromkeys(name for report in reports.values() for name in report))

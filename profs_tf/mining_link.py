@@ -3,10 +3,13 @@
 Shapes: L classes, C classes in a batch, D embedding dimension.
 """
 
+from collections.abc import Mapping
 from typing import Optional
 
+import numpy as np
 import tensorflow as tf
 
+from profs_tf.losses import MetricLoss
 from profs_tf.model import ProfsModel, RepresentativeTap
 from profs_tf.sampling.embedding_feed import StepEmbeddings
 from profs_tf.sampling.mined_sampler import MinedBatchSampler, MiningHistory
@@ -21,19 +24,20 @@ class MiningLink:
     the tensors of the newest ``lag`` steps are kept, 4 L D bytes each.
     """
 
-    def __init__(self, sampler: MinedBatchSampler):
+    def __init__(self, sampler: MinedBatchSampler) -> None:
         """Links nothing yet; `begin` does."""
         self._sampler = sampler
-        self._history = None
-        self._loss = None
-        self._tap = None
-        self._restored = {}
+        self._history: Optional[MiningHistory] = None
+        self._loss: Optional[MetricLoss] = None
+        # Of a training whose loss has no vectors of classes.
+        self._tap: RepresentativeTap
+        self._restored: Mapping[str, np.ndarray] = {}
 
-    def state(self) -> dict:
+    def state(self) -> dict[str, np.ndarray]:
         """Returns the history as arrays by name; empty before training began."""
         return self._history.arrays() if self._history is not None else {}
 
-    def restore(self, state: dict) -> None:
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Takes over what `state` returned, at the next `begin`."""
         self._restored = state
 
@@ -86,13 +90,19 @@ class MiningLink:
         self._sampler.feed.is_stepping = True
 
     def step_ends(self, step: int) -> None:
-        """Hands over what the step computed."""
+        """Hands over what the step computed.
+
+        Raises:
+            ValueError: if `begin` was not called.
+        """
+        if self._history is None:
+            raise ValueError(
+                f"`step` must be of a training that `begin` prepared, got step {step} before it."
+            )
         # Tensors, not arrays: on a GPU the sampler's thread waits for their values, not this one.
-        vectors = self._class_vectors()
+        vectors, classes = self._class_vectors(), None
         if vectors is None:
             vectors, classes = self._tap.embeddings.read_value(), self._tap.classes.read_value()
-        else:
-            classes = None
         message = StepEmbeddings(step, classes, vectors)
         self._history.add(message)
         self._sampler.feed.put(message)

@@ -4,7 +4,7 @@ Shapes: B images a batch, D embedding dimension.
 """
 
 from collections.abc import Callable
-from typing import Optional
+from typing import Any, Optional, Union
 
 import tensorflow as tf
 
@@ -29,7 +29,7 @@ class RepresentativeTap:
         embeddings: float32 [C, D] variable.
     """
 
-    def __init__(self, classes_per_batch: int, embedding_dim: int):
+    def __init__(self, classes_per_batch: int, embedding_dim: int) -> None:
         """Makes room for one step."""
         zeros = tf.zeros([classes_per_batch, embedding_dim])
         self.classes = tf.Variable(tf.cast(zeros[:, 0], tf.int64), trainable=False, **replicas.ONE_FOR_EACH)
@@ -62,7 +62,9 @@ class ProfsModel(tf.keras.Model):
         non_finite_steps: int64 [3] variable, the first step at which each of `TERMS` was not finite, or -1.
     """
 
-    def __init__(self, embedder: tf.keras.Model, proximal_weight: ProximalWeight = 1e-3, **kwargs):
+    def __init__(
+        self, embedder: tf.keras.Model, proximal_weight: ProximalWeight = 1e-3, **kwargs: Any
+    ) -> None:
         """Wraps an embedder.
 
         Args:
@@ -86,17 +88,19 @@ class ProfsModel(tf.keras.Model):
         self.non_finite_steps = tf.Variable([-1] * len(TERMS), name="non_finite_steps", **integer)
         # Every replica reports the loss of the whole batch; Keras would add them up.
         self.distribute_reduction_method = "first"
-        self.representative_tap = None
-        self.stop_vote = None
-        self._at_fit_end = []
+        self.representative_tap: Optional[RepresentativeTap] = None
+        self.stop_vote: Optional[replicas.StopVote] = None
+        self._at_fit_end: list[Callable[[], None]] = []
         self.loss_tracker = tf.keras.metrics.Mean(name="loss")
         self.penalty_tracker = tf.keras.metrics.Mean(name="proximal_penalty")
 
-    def call(self, images, training: Optional[bool] = None):
+    def call(self, images: tf.Tensor, training: Optional[bool] = None) -> tf.Tensor:
         """Returns the embeddings, [B, D]."""
         return self.embedder(images, training=training)
 
-    def compile(self, optimizer, loss: MetricLoss, **kwargs):
+    def compile(
+        self, optimizer: Union[str, tf.keras.optimizers.Optimizer], loss: MetricLoss, **kwargs: Any
+    ) -> None:
         """As `tf.keras.Model.compile`; creates the anchors of the variables that are trainable now.
 
         A loss with variables of its own (boundary, centres, proxies) has them trained and saved with the
@@ -122,15 +126,15 @@ class ProfsModel(tf.keras.Model):
         with strategy.scope():
             self.proximal = ProximalTerm(self.embedder.trainable_variables, self._proximal_weight)
             self.stop_vote = replicas.StopVote() if replicas.is_multi_worker(strategy) else None
-        optimizer = getattr(self.optimizer, "inner_optimizer", self.optimizer)
-        if self._loss_variables() and hasattr(optimizer, "set_default_rate"):
-            optimizer.set_default_rate(self._loss_variables(), self.metric_loss.variable_learning_rate)
+        inner: Any = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        if self._loss_variables() and hasattr(inner, "set_default_rate"):
+            inner.set_default_rate(self._loss_variables(), self.metric_loss.variable_learning_rate)
         if hasattr(self.optimizer, "build"):
             # Here, not at the first step: a checkpoint can then be checked for holding every moment.
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.embedder.trainable_variables + self._loss_variables())
 
-    def fit(self, x=None, *arguments, **options):
+    def fit(self, x: Any = None, *arguments: Any, **options: Any) -> tf.keras.callbacks.History:
         """As `tf.keras.Model.fit`; calls what `at_fit_end` was given also where training ends in an error.
 
         Raises:
@@ -143,7 +147,9 @@ class ProfsModel(tf.keras.Model):
             while self._at_fit_end:
                 self._at_fit_end.pop()()
 
-    def evaluate(self, x=None, *arguments, **options):
+    def evaluate(
+        self, x: Any = None, *arguments: Any, **options: Any
+    ) -> Union[float, list[float], dict[str, float]]:
         """As `tf.keras.Model.evaluate`; returns the mean over the batches of what `test_step` computes.
 
         A loss depends on the company in its batch: compare values of equal batches only.
@@ -164,11 +170,11 @@ class ProfsModel(tf.keras.Model):
         return int(self.step.numpy())
 
     @property
-    def metrics(self):
+    def metrics(self) -> list[tf.keras.metrics.Metric]:
         """The means that Keras resets at the start of an epoch."""
         return [self.loss_tracker, self.penalty_tracker]
 
-    def train_step(self, data) -> dict[str, tf.Tensor]:
+    def train_step(self, data: tuple[tf.Tensor, ...]) -> dict[str, tf.Tensor]:
         """One step of Algorithm 1; returns the running means `loss` and `proximal_penalty`."""
         self._check_anchors_move()
         embedder_variables = self.embedder.trainable_variables
@@ -197,7 +203,7 @@ class ProfsModel(tf.keras.Model):
         self._record(embeddings, loss, penalty)
         return {metric.name: metric.result() for metric in self.metrics}
 
-    def test_step(self, data) -> dict[str, tf.Tensor]:
+    def test_step(self, data: tuple[tf.Tensor, ...]) -> dict[str, tf.Tensor]:
         """Returns the running mean `loss` of batches as in training, without the proximal penalty.
 
         Args:
@@ -208,7 +214,9 @@ class ProfsModel(tf.keras.Model):
         self.loss_tracker.update_state(loss)
         return {self.loss_tracker.name: self.loss_tracker.result()}
 
-    def _loss_of(self, data, training: bool, tape: Optional[tf.GradientTape] = None) -> tuple:
+    def _loss_of(
+        self, data: tuple[tf.Tensor, ...], training: bool, tape: Optional[tf.GradientTape] = None
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns the whole batch's labels, embeddings and loss, and what this replica differentiates."""
         images, labels, query_mask = tf.keras.utils.unpack_x_y_sample_weight(data)
         embeddings = self.embedder(images, training=training)
@@ -224,7 +232,7 @@ class ProfsModel(tf.keras.Model):
     def _scales_loss(self) -> bool:
         return isinstance(self.optimizer, tf.keras.mixed_precision.LossScaleOptimizer)
 
-    def _loss_variables(self) -> list:
+    def _loss_variables(self) -> list[tf.Variable]:
         return list(self.metric_loss.trainable_variables)
 
     def _check_anchors_move(self) -> None:
@@ -243,7 +251,7 @@ class ProfsModel(tf.keras.Model):
         self.step.assign_add(1)
 
 
-def _check_loss(loss) -> None:
+def _check_loss(loss: object) -> None:
     """Refuses what would not take the labels as classes and the third of the data as who may be a query."""
     if not isinstance(loss, MetricLoss):
         raise ValueError(
@@ -252,7 +260,7 @@ def _check_loss(loss) -> None:
         )
 
 
-def _check_not_given(options: dict) -> None:
+def _check_not_given(options: dict[str, Any]) -> None:
     for argument in _NOT_COMPUTED:
         if options.get(argument) is not None:
             raise ValueError(

@@ -8,7 +8,7 @@ divides by their size; it is the update that is multiplied here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
 import tensorflow as tf
 
@@ -23,13 +23,13 @@ class _Multipliers:
     checkpoints: multipliers are configuration, and a restored one would overrule what the user asks for now.
     """
 
-    def __init__(self):
-        self.by_key = {}
-        self.names = {}
-        self.unbound = {}  # by name, for variables not seen yet
-        self.updated_without = set()
-        self.by_default = set()
-        self.current = None
+    def __init__(self) -> None:
+        self.by_key: dict[str, tf.Variable] = {}
+        self.names: dict[str, str] = {}
+        self.unbound: dict[str, float] = {}  # by name, for variables not seen yet
+        self.updated_without: set[str] = set()
+        self.by_default: set[str] = set()
+        self.current: Optional[tf.Variable] = None
 
 
 @tf.keras.utils.register_keras_serializable("profs_tf")
@@ -54,20 +54,22 @@ class HeadAdam(tf.keras.optimizers.Adam):
             not that of exactly one of them.
     """
 
-    def __init__(self, *args, multipliers: Optional[Mapping[str, float]] = None, **kwargs):
+    def __init__(self, *args: Any, multipliers: Optional[Mapping[str, float]] = None, **kwargs: Any) -> None:
         self._multipliers = _Multipliers()
         super().__init__(*args, **kwargs)
         for name, multiplier in (multipliers or {}).items():
             self._multipliers.unbound[name] = _checked(multiplier)
 
     @property
-    def learning_rate(self):
+    def learning_rate(self) -> Union[tf.Variable, tf.Tensor]:
         """The base learning rate; while a variable is updated, that variable's own."""
         rate = super().learning_rate
         return rate if self._multipliers.current is None else rate * self._multipliers.current
 
     @learning_rate.setter
-    def learning_rate(self, rate):
+    def learning_rate(
+        self, rate: Union[float, tf.Tensor, tf.keras.optimizers.schedules.LearningRateSchedule]
+    ) -> None:
         tf.keras.optimizers.Adam.learning_rate.fset(self, rate)
 
     def set_multiplier(self, variables: Sequence[tf.Variable], multiplier: float) -> None:
@@ -131,7 +133,7 @@ class HeadAdam(tf.keras.optimizers.Adam):
             )
         self.set_multiplier(variables, rate / base)
 
-    def build(self, var_list):
+    def build(self, var_list: Sequence[tf.Variable]) -> None:
         """Creates the moments for ``var_list`` and binds multipliers that were given by name."""
         unbound, self._multipliers.unbound = self._multipliers.unbound, {}
         for name, multiplier in unbound.items():
@@ -144,7 +146,7 @@ class HeadAdam(tf.keras.optimizers.Adam):
             self.set_multiplier(named, multiplier)
         super().build(var_list)
 
-    def update_step(self, gradient, variable):
+    def update_step(self, gradient: Union[tf.Tensor, tf.IndexedSlices], variable: tf.Variable) -> None:
         """Updates ``variable`` by one step of Adam with its own learning rate."""
         key = self._var_key(variable)
         multiplier = self._multipliers.by_key.get(key)
@@ -156,7 +158,7 @@ class HeadAdam(tf.keras.optimizers.Adam):
         finally:
             self._multipliers.current = None
 
-    def get_config(self) -> dict:
+    def get_config(self) -> dict[str, Any]:
         """Returns the arguments of the constructor, the multipliers by name of variable.
 
         Raises:
@@ -172,7 +174,7 @@ class HeadAdam(tf.keras.optimizers.Adam):
                 )
         return {**super().get_config(), "multipliers": multipliers}
 
-    def _assign(self, key, multiplier: float) -> None:
+    def _assign(self, key: str, multiplier: float) -> None:
         known = self._multipliers.by_key
         if key in known:
             known[key].assign(multiplier)
@@ -196,7 +198,7 @@ def head_adam(
     beta_2: float = 0.99,
     epsilon: float = 1e-7,
     head_layer: Union[str, tf.keras.layers.Layer, Sequence[tf.Variable]] = HEAD_LAYER,
-    **adam_options,
+    **adam_options: Any,
 ) -> HeadAdam:
     """Makes Adam for an embedder whose head learns ``head_multiplier`` times faster than the rest.
 

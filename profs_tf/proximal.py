@@ -6,14 +6,15 @@ The sum is over the embedder's trainable variables. The gradient is added to the
 optimiser, which gives the same update as differentiating the penalty, without recording it on the tape.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Union
 
 import tensorflow as tf
 
 from profs_tf.replicas import ONE_FOR_EACH
 
-ProximalWeight = Union[float, tf.keras.optimizers.schedules.LearningRateSchedule]
+# Of the second kind are Keras's learning-rate schedules: from a step to lambda.
+ProximalWeight = Union[float, Callable[[tf.Tensor], tf.Tensor]]
 
 
 class ProximalTerm(tf.Module):
@@ -35,7 +36,7 @@ class ProximalTerm(tf.Module):
         in_use: whether a callback moves the anchors; training without one is refused by the model.
     """
 
-    def __init__(self, variables: Sequence[tf.Variable], proximal_weight: ProximalWeight = 1e-3):
+    def __init__(self, variables: Sequence[tf.Variable], proximal_weight: ProximalWeight = 1e-3) -> None:
         """Creates the anchors at the variables' present values; costs their memory once more.
 
         Args:

@@ -10,6 +10,7 @@ Shapes: R replicas, b images in a replica's part, B = R b images in the batch, D
 """
 
 import contextlib
+from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
 import tensorflow as tf
@@ -47,7 +48,9 @@ def part_size(strategy: tf.distribute.Strategy, batch_size: int) -> int:
     return batch_size // number
 
 
-def check_made_in_scope(strategy: tf.distribute.Strategy, name: str, variables: list) -> None:
+def check_made_in_scope(
+    strategy: tf.distribute.Strategy, name: str, variables: Sequence[tf.Variable]
+) -> None:
     """Raises ValueError if a variable belongs to other replicas than the strategy's."""
     if all(strategy.extended.variable_created_in_scope(variable) for variable in variables):
         return
@@ -80,7 +83,7 @@ def whole_batch(
     embeddings: tf.Tensor,
     labels: tf.Tensor,
     query_mask: Optional[tf.Tensor],
-) -> tuple:
+) -> tuple[tf.Tensor, tf.Tensor, Optional[tf.Tensor]]:
     """Returns the embeddings, labels and query mask of the whole batch, in the order of the replicas.
 
     With one replica they are returned as they are.
@@ -114,7 +117,9 @@ def whole_batch(
     return whole, every[1], None if query_mask is None else every[2]
 
 
-def summed(gradients: list, shared_gradients: list) -> list:
+def summed(
+    gradients: list[Optional[tf.Tensor]], shared_gradients: list[Optional[tf.Tensor]]
+) -> list[Optional[tf.Tensor]]:
     """Returns the sum over the replicas of each gradient; costs one exchange for each dtype.
 
     Args:
@@ -146,7 +151,11 @@ def mean(value: tf.Tensor) -> tf.Tensor:
     return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, value)
 
 
-def apply_summed(optimizer: tf.keras.optimizers.Optimizer, gradients: list, variables: list) -> None:
+def apply_summed(
+    optimizer: tf.keras.optimizers.Optimizer,
+    gradients: list[Optional[tf.Tensor]],
+    variables: Sequence[tf.Variable],
+) -> None:
     """Lets the optimiser take a step by gradients that are summed already, which it would do by itself."""
     # The name by which Keras's present optimisers, its legacy ones and those of TensorFlow Addons know it.
     options = {} if count() == 1 else {"experimental_aggregate_gradients": False}
@@ -170,10 +179,10 @@ def average_statistics(embedder: tf.keras.Model) -> None:
                 variable.assign(variable.read_value())
 
 
-def gathered(strategy: tf.distribute.Strategy, function, part: Any) -> tf.Tensor:
+def gathered(strategy: tf.distribute.Strategy, function: Callable[[Any], tf.Tensor], part: Any) -> tf.Tensor:
     """Returns what a function gives for each replica's part, joined along the first axis, on all workers."""
 
-    def run(own):
+    def run(own: Any) -> tf.Tensor:
         return tf.distribute.get_replica_context().all_gather(function(own), axis=0)
 
     return strategy.experimental_local_results(strategy.run(run, args=(part,)))[0]
@@ -185,7 +194,7 @@ class StopVote:
     Not a tf.Module: no checkpoint holds it. Create it in the strategy's scope.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         """Begins with no one asking."""
         self._asked = tf.Variable(0.0, trainable=False, **ONE_FOR_EACH)
         self._votes = tf.Variable(0.0, trainable=False, **ONE_FOR_EACH)

@@ -10,6 +10,7 @@ import tensorflow as tf
 import profs_tf as profs
 from profs_tf.checkpoints import RunCheckpoint
 from profs_tf.datasets.image_list import ImageList
+from profs_tf.mining_link import MiningLink
 from profs_tf.sampling.class_mining import ClassMining
 from profs_tf.sampling.mined_sampler import MinedBatchSampler
 
@@ -209,6 +210,11 @@ def test_an_error_in_training_does_not_hang():
     with pytest.raises(KeyError, match="a user's callback"):
         train(make_model(), 20, sampler, None, Fails())
     assert time.monotonic() - begin < 60
+
+
+def test_a_step_before_training_began_is_refused():
+    with pytest.raises(ValueError, match="`step` must be of a training that `begin` prepared, got step 7"):
+        MiningLink(make_sampler()).step_ends(7)
 
 
 def test_a_stock_model_is_refused():

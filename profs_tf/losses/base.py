@@ -175,7 +175,7 @@ def _store_key(variable: tf.Variable) -> str:
     return variable.name.split("/")[-1].split(":")[0]
 
 
-def _assert_all(checks: tuple[Check, ...]) -> list:
+def _assert_all(checks: tuple[Check, ...]) -> list[tf.Operation]:
     """Raises at once where values are known; otherwise returns the operations that will."""
     if not tf.executing_eagerly():
         return [tf.debugging.Assert(check.holds, [check.message]) for check in checks]
