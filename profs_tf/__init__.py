@@ -5,7 +5,7 @@ Public names are loaded when they are first used, so that importing the package 
 
 import importlib
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from profs_tf.version import __version__
 
@@ -67,7 +67,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str):
+def _load(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'profs_tf' has no attribute '{name}'; it has: {', '.join(__all__)}.")
     home = _HOMES[name]
@@ -77,5 +77,10 @@ def __getattr__(name: str):
     return value
 
 
-def __dir__() -> list:
+# A type checker that knew of it would take every name for one of the package's.
+if not TYPE_CHECKING:
+    __getattr__ = _load
+
+
+def __dir__() -> list[str]:
     return sorted(set(globals()) | set(__all__))
