@@ -55,7 +55,7 @@ _MAX_POOLED = "inception_5b"
 
 
 def bn_inception(
-    input_shape: tuple = (None, None, 3),
+    input_shape: tuple[Optional[int], Optional[int], int] = (None, None, 3),
     *,
     pretrained: Optional[str] = None,
     batch_norm_momentum: Optional[float] = None,
@@ -96,10 +96,10 @@ def bn_inception(
 class _Blocks:
     """Applies the building blocks, which share the momentum of their batch normalisation."""
 
-    def __init__(self, batch_norm_momentum: float):
+    def __init__(self, batch_norm_momentum: float) -> None:
         self._momentum = batch_norm_momentum
 
-    def convolution(self, x, filters: int, size: int, name: str, strides: int = 1):
+    def convolution(self, x: tf.Tensor, filters: int, size: int, name: str, strides: int = 1) -> tf.Tensor:
         x = tf.keras.layers.Conv2D(
             filters, size, strides=strides, padding="valid", kernel_initializer="he_normal", name=name
         )(caffe_layers.padded(x, size, name))
@@ -108,7 +108,15 @@ class _Blocks:
         )
         return tf.keras.layers.ReLU(name=f"{name}_relu")(x)
 
-    def inception(self, x, block: str, direct: int, single: tuple, double: tuple, pooled: int):
+    def inception(
+        self,
+        x: tf.Tensor,
+        block: str,
+        direct: int,
+        single: tuple[int, int],
+        double: tuple[int, int],
+        pooled: int,
+    ) -> tf.Tensor:
         strides = 1 if direct else 2
         branches = [self.convolution(x, direct, 1, f"{block}_1x1")] if direct else []
         branch = self.convolution(x, single[0], 1, f"{block}_3x3_reduce")
@@ -119,7 +127,7 @@ class _Blocks:
         branches.append(self._pool(x, block, pooled, strides))
         return tf.keras.layers.Concatenate(name=block)(branches)
 
-    def _pool(self, x, block: str, pooled: int, strides: int):
+    def _pool(self, x: tf.Tensor, block: str, pooled: int, strides: int) -> tf.Tensor:
         name = f"{block}_pool"
         if not pooled or block == _MAX_POOLED:
             x = caffe_layers.max_pool(x, name, strides)

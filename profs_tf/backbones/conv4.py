@@ -26,7 +26,7 @@ SMALLEST_SIDE = 2**BLOCKS
 
 
 def conv4(
-    input_shape: tuple = (None, None, 3),
+    input_shape: tuple[Optional[int], Optional[int], int] = (None, None, 3),
     *,
     pretrained: Optional[str] = None,
     batch_norm_momentum: Optional[float] = None,
@@ -49,10 +49,6 @@ def conv4(
     Raises:
         ValueError: If the images are too small, or ``pretrained`` is given.
     """
-    if pretrained is not None:
-        raise ValueError(
-            f"`pretrained` must be None for conv4, which has no published weights, got {pretrained!r}."
-        )
     if any(side is not None and side < SMALLEST_SIDE for side in input_shape[:2]):
         raise ValueError(
             f"`input_shape` must be at least {SMALLEST_SIDE} x {SMALLEST_SIDE} pixels, got {input_shape}."
@@ -66,4 +62,4 @@ def conv4(
         x = tf.keras.layers.BatchNormalization(momentum=momentum, name=f"batch_norm_{block}")(x)
         x = tf.keras.layers.ReLU(name=f"relu_{block}")(x)
         x = tf.keras.layers.MaxPooling2D(2, name=f"pool_{block}")(x)
-    return finished(images, x, "conv4", seed)
+    return finished(images, x, "conv4", seed, pretrained)

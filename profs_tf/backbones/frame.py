@@ -5,7 +5,8 @@ Shapes: B images, H x W their height and width in pixels, C channels.
 
 from __future__ import annotations
 
-from typing import Callable, Optional
+from collections.abc import Sequence
+from typing import Callable, Optional, Union
 
 import tensorflow as tf
 
@@ -17,7 +18,7 @@ from profs_tf.backbones.seeding import seed_kernels
 MOMENTUM_FROM_SCRATCH = 0.9
 
 
-def check_rgb(input_shape: tuple, smallest_side: int) -> None:
+def check_rgb(input_shape: tuple[Optional[int], Optional[int], int], smallest_side: int) -> None:
     """Raises ValueError unless ``input_shape`` is (height, width, 3), each side None or large enough."""
     height, width, channels = input_shape
     if channels != 3 or any(side is not None and side < smallest_side for side in (height, width)):
@@ -26,17 +27,21 @@ def check_rgb(input_shape: tuple, smallest_side: int) -> None:
         )
 
 
-def scaled_images(input_shape: tuple) -> tuple[tf.Tensor, tf.Tensor]:
+def scaled_images(input_shape: tuple[Optional[int], Optional[int], int]) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the input, [B, H, W, C] with values 0..255, and the same scaled to -1..1."""
     return _rescaled(input_shape, 1 / 127.5, -1.0)
 
 
-def centred_images(input_shape: tuple, mean_rgb: tuple) -> tuple[tf.Tensor, tf.Tensor]:
+def centred_images(
+    input_shape: tuple[Optional[int], Optional[int], int], mean_rgb: tuple[float, float, float]
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the input, [B, H, W, 3] with values 0..255, and the same less ``mean_rgb``."""
     return _rescaled(input_shape, 1.0, [-mean for mean in mean_rgb])
 
 
-def _rescaled(input_shape: tuple, scale: float, offset) -> tuple[tf.Tensor, tf.Tensor]:
+def _rescaled(
+    input_shape: tuple[Optional[int], Optional[int], int], scale: float, offset: Union[float, Sequence[float]]
+) -> tuple[tf.Tensor, tf.Tensor]:
     images = tf.keras.Input(input_shape, name="images")
     # In half precision neighbouring grey levels would fall together.
     rescale = tf.keras.layers.Rescaling(scale, offset=offset, dtype="float32", name="rescale")
@@ -59,14 +64,18 @@ def finished(
         name: Of the model.
         seed: Makes the initial weights a pure function of this whole number; None leaves them as they are.
         pretrained: Path of a converted file or of published weights; None for none.
-        load_published: Fills a model from published weights at a path.
+        load_published: Fills a model from published weights at a path; None where none are published.
 
     Raises:
-        ValueError: If ``pretrained`` does not hold exactly the model's weights.
+        ValueError: If ``pretrained`` does not hold exactly the model's weights, or none are published.
     """
     model = tf.keras.Model(images, features, name=name)
     if seed is not None:
         seed_kernels(model, seed)
     if pretrained is not None:
+        if load_published is None:
+            raise ValueError(
+                f"`pretrained` must be None for {name}, which has no published weights, got {pretrained!r}."
+            )
         load_pretrained(model, pretrained, lambda: load_published(model, pretrained))
     return model

@@ -47,7 +47,7 @@ _CHANNEL_MULTIPLIER = 8
 
 
 def inception_v2(
-    input_shape: tuple = (None, None, 3),
+    input_shape: tuple[Optional[int], Optional[int], int] = (None, None, 3),
     *,
     pretrained: Optional[str] = None,
     batch_norm_momentum: Optional[float] = None,

@@ -19,7 +19,7 @@ from profs_tf.backbones.seeding import seed_kernels
 
 def keras_cv_preset(
     preset: str,
-    input_shape: tuple = (None, None, 3),
+    input_shape: tuple[Optional[int], Optional[int], int] = (None, None, 3),
     *,
     pretrained: Optional[str] = None,
     batch_norm_momentum: Optional[float] = None,
@@ -62,7 +62,7 @@ def keras_cv_preset(
     return network
 
 
-def _has_weights(preset: str, backbone) -> bool:
+def _has_weights(preset: str, backbone: type[tf.keras.Model]) -> bool:
     if preset in backbone.presets:
         return preset in backbone.presets_with_weights
     config = os.path.join(preset, "config.json")

@@ -22,7 +22,7 @@ def is_keras_model(path: str) -> bool:
 
 def keras_model(
     path: str,
-    input_shape: tuple = (None, None, 3),
+    input_shape: tuple[Optional[int], Optional[int], int] = (None, None, 3),
     *,
     pretrained: Optional[str] = None,
     batch_norm_momentum: Optional[float] = None,
@@ -70,7 +70,7 @@ def refuse_options(name: str, **options: Any) -> None:
             )
 
 
-def check_network(network: tf.keras.Model, name: str, input_shape: tuple) -> None:
+def check_network(network: tf.keras.Model, name: str, input_shape: tuple[Optional[int], ...]) -> None:
     """Raises ValueError unless ``network`` maps images of ``input_shape`` to features, and can be trained."""
     inputs, outputs = (
         [tuple(tensor.shape) for tensor in found] for found in (network.inputs, network.outputs)
@@ -92,7 +92,7 @@ def check_network(network: tf.keras.Model, name: str, input_shape: tuple) -> Non
         )
 
 
-def _fits(own: tuple, wanted: tuple) -> bool:
+def _fits(own: tuple[Optional[int], ...], wanted: tuple[Optional[int], ...]) -> bool:
     return own[-1] == 3 and all(
         left == right for left, right in zip(own, wanted) if left is not None and right is not None
     )

@@ -9,7 +9,8 @@ little-endian. The state dict names its storages by keys, with their types and c
 from __future__ import annotations
 
 import os
-from typing import Any, BinaryIO
+from io import BufferedReader
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +41,7 @@ def read_legacy(path: str) -> Any:
     return content
 
 
-def _load(file: BinaryIO, storages: _Storages) -> Any:
+def _load(file: BufferedReader, storages: _Storages) -> Any:
     return _ViewUnpickler(file, "pickle", storages.reserve).load()
 
 
@@ -85,7 +86,7 @@ class _Storages:
         self._arrays[key] = np.zeros(count, dtype.newbyteorder("<"))
         return self._arrays[key]
 
-    def read(self, keys: Any, file: BinaryIO) -> None:
+    def read(self, keys: Any, file: BufferedReader) -> None:
         """Fills the arrays from the file, which ends behind the last one."""
         if not isinstance(keys, list) or sorted(map(str, keys)) != sorted(self._arrays):
             raise RefusedError("its list of storages is not that of its tensors.")
@@ -100,7 +101,7 @@ class _Storages:
             raise RefusedError("it goes on behind its last storage.")
 
 
-def _fill(array: np.ndarray, file: BinaryIO, key: str) -> None:
-    size = file.readinto(array.view("u1"))
+def _fill(array: np.ndarray, file: BufferedReader, key: str) -> None:
+    size = file.readinto(array.view("u1").data)
     if size != array.nbytes:
         raise EOFError(f"storage {key} ends after {size} of {array.nbytes} bytes.")

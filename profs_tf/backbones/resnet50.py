@@ -28,7 +28,7 @@ SMALLEST_SIDE = 32
 
 
 def resnet50(
-    input_shape: tuple = (None, None, 3),
+    input_shape: tuple[Optional[int], Optional[int], int] = (None, None, 3),
     *,
     pretrained: Optional[str] = None,
     batch_norm_momentum: Optional[float] = None,
@@ -55,14 +55,14 @@ def resnet50(
     """
     check_rgb(input_shape, SMALLEST_SIDE)
     _, centred = centred_images(input_shape, IMAGENET_MEAN_RGB)
-    converted = pretrained is not None and is_converted(pretrained)
-    model = _read(centred, None if converted else pretrained)
+    converted = pretrained if pretrained is not None and is_converted(pretrained) else None
+    model = _read(centred, pretrained if converted is None else None)
     if batch_norm_momentum is None and pretrained is None:
         batch_norm_momentum = MOMENTUM_FROM_SCRATCH
     if batch_norm_momentum is not None:
         _set_momentum(model, batch_norm_momentum)
-    if converted:
-        load_converted(model, pretrained)
+    if converted is not None:
+        load_converted(model, converted)
     elif pretrained is not None:
         kernel = model.get_layer("conv1_conv").kernel
         kernel.assign(kernel[:, :, ::-1])
@@ -72,7 +72,11 @@ def resnet50(
 
 
 def _read(centred: tf.Tensor, pretrained: Optional[str]) -> tf.keras.Model:
-    if pretrained not in (None, "imagenet") and not (os.path.isfile(pretrained) and h5py.is_hdf5(pretrained)):
+    if not (
+        pretrained is None
+        or pretrained == "imagenet"
+        or (os.path.isfile(pretrained) and h5py.is_hdf5(pretrained))
+    ):
         raise ValueError(
             f'`pretrained` must be "imagenet" or the path of an HDF5 file for resnet50, got {pretrained!r}.'
         )

@@ -8,7 +8,7 @@ Layers carry the names of TF-Slim's variable scopes with "." for "/", which ever
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Callable, Optional
 
 import tensorflow as tf
 
@@ -29,7 +29,12 @@ class SlimLayers:
         kernel_initializer: Returns a new initialiser for a kernel.
     """
 
-    def __init__(self, batch_norm_momentum, pretrained: bool, kernel_initializer: Callable):
+    def __init__(
+        self,
+        batch_norm_momentum: Optional[float],
+        pretrained: bool,
+        kernel_initializer: Callable[[], tf.keras.initializers.Initializer],
+    ) -> None:
         if batch_norm_momentum is None:
             batch_norm_momentum = BATCH_NORM_DECAY if pretrained else MOMENTUM_FROM_SCRATCH
         self._momentum = batch_norm_momentum

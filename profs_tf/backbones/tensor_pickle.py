@@ -10,6 +10,7 @@ import math
 import pickle
 import zipfile
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Callable
 
@@ -99,7 +100,13 @@ class TensorUnpickler(pickle.Unpickler):
 
     @staticmethod
     def _tensor(
-        storage, offset, sizes, strides, requires_grad=False, hooks=None, metadata=None
+        storage: Storage,
+        offset: int,
+        sizes: Sequence[int],
+        strides: Sequence[int],
+        requires_grad: bool = False,
+        hooks: object = None,
+        metadata: object = None,
     ) -> np.ndarray:
         numbers = storage.numbers
         if len(sizes) != len(strides) or min((offset, *sizes, *strides)) < 0:
@@ -114,5 +121,5 @@ class TensorUnpickler(pickle.Unpickler):
         return np.lib.stride_tricks.as_strided(numbers[offset:], sizes, steps, writeable=False)
 
     @staticmethod
-    def _parameter(data, requires_grad=False, hooks=None) -> np.ndarray:
+    def _parameter(data: np.ndarray, requires_grad: bool = False, hooks: object = None) -> np.ndarray:
         return data
