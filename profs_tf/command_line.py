@@ -40,7 +40,7 @@ class FailedRunError(Exception):
 
 def run(
     main: Callable[[flags.FlagValues], None], define_flags: Callable[[flags.FlagValues], None], usage: str
-):
+) -> None:
     """Parses the command line, runs `main` and exits with the code that tells how it went.
 
     The flags are kept apart from the global ones, among which every imported library has its own.
@@ -113,7 +113,8 @@ def describe_flags(values: flags.FlagValues) -> str:
             if flag.help.startswith("(special)"):
                 continue
             name = f"  --[no]{flag.name}" if flag.boolean else f"  --{flag.name}={_placeholder(flag)}"
-            default = "" if flag.default in (None, "") else f" Default: {flag.default_as_str.strip(chr(39))}."
+            written = flag.default_as_str
+            default = "" if written is None or flag.default == "" else f" Default: {written.strip(chr(39))}."
             text = textwrap.fill(
                 f"{flag.help}{default}", 100, initial_indent=" " * 6, subsequent_indent=" " * 6
             )

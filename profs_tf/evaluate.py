@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from pathlib import Path
+from typing import Optional
 
 import numpy as np
 from absl import flags
@@ -13,6 +14,7 @@ from profs_tf.config import Config, whole_numbers
 from profs_tf.config_flags import define_one
 from profs_tf.evaluation import evaluate_in_full, format_report
 from profs_tf.metrics.inputs import check_ks
+from profs_tf.metrics.retrieval import RetrievalResult
 from profs_tf.run_folder import write_atomically
 from profs_tf.run_split import PARTS, config_beside, load_part, split_to_evaluate
 from profs_tf.serving import embed_with_saved
@@ -131,7 +133,7 @@ def _read(values: flags.FlagValues) -> tuple:
     return _array(values, "embeddings"), _labels(values, "labels"), Path(values.embeddings).name
 
 
-def _array(values: flags.FlagValues, flag: str):
+def _array(values: flags.FlagValues, flag: str) -> Optional[np.ndarray]:
     path = values[flag].value
     if path is None:
         return None
@@ -143,7 +145,7 @@ def _array(values: flags.FlagValues, flag: str):
         raise ValueError(f"`{flag}` must be a .npy file of numbers, got {path}: {error}") from error
 
 
-def _labels(values: flags.FlagValues, flag: str):
+def _labels(values: flags.FlagValues, flag: str) -> Optional[np.ndarray]:
     path = values[flag].value
     if path is None or path.endswith(".npy"):
         return _array(values, flag)
@@ -160,7 +162,7 @@ def _not_read(flag: str, path: str, error: OSError) -> ValueError:
     return ValueError(f"`{flag}` must be a file that can be read, got {path}: {reason}. Check the path.")
 
 
-def _class_table(found, ks: tuple) -> str:
+def _class_table(found: RetrievalResult, ks: tuple[int, ...]) -> str:
     """Returns each class's images that were searched for and their Recall@K as CSV, the worst class first."""
     recalls = {k: found.class_recall_at(k) for k in ks}
     labels, counts = np.unique(found.labels[found.counted], return_counts=True)
@@ -168,10 +170,11 @@ def _class_table(found, ks: tuple) -> str:
         (label, count, *(recalls[k][label] for k in ks))
         for label, count in zip(labels.tolist(), counts.tolist())
     ]
+    rows.sort(key=lambda row: row[2:])
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["class", "images", *(f"recall@{k}" for k in ks)])
-    writer.writerows(sorted(rows, key=lambda row: row[2:]))
+    writer.writerows(rows)
     return text.getvalue()
 
 

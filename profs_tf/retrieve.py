@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Optional
 
 from absl import flags, logging
 
@@ -147,7 +148,7 @@ def _position(index: ImageIndex, name: str) -> int:
     )
 
 
-def _listed(path) -> list:
+def _listed(path: Optional[str]) -> list[str]:
     return [] if path is None else [line for line in Path(path).read_text("utf-8-sig").splitlines() if line]
 
 

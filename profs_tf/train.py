@@ -2,6 +2,7 @@
 
 import dataclasses
 import warnings
+from typing import Any, Union
 
 import tensorflow as tf
 from absl import flags
@@ -12,15 +13,19 @@ from profs_tf.callbacks import ProfsCallback, RecallCallback
 from profs_tf.checkpoints import RunCheckpoint, TrainingInterruptedError
 from profs_tf.command_line import USER_ERRORS, FailedRunError, InterruptedRunError, run
 from profs_tf.config import Config
+from profs_tf.datasets.image_list import ImageList
 from profs_tf.embedding_board import EmbeddingBoard
 from profs_tf.evaluation import embed, evaluate, format_report
 from profs_tf.image_cache import cached
 from profs_tf.image_files import unreadable_files_named
+from profs_tf.images import Preprocessing
 from profs_tf.learning_curves import draw_learning_curves
+from profs_tf.model import ProfsModel
 from profs_tf.pipeline import train_pipeline
 from profs_tf.replicas import part_size
 from profs_tf.run_folder import RunFolder
 from profs_tf.run_log import RunLog
+from profs_tf.sampling.batch_sampler import BatchSampler
 from profs_tf.serving import save_embedder
 from profs_tf.strategies import (
     LostWorkerError,
@@ -72,7 +77,7 @@ def main(values: flags.FlagValues) -> None:
         raise
 
 
-def resumed_config(saved: Config, given: dict) -> Config:
+def resumed_config(saved: Config, given: dict[str, Any]) -> Config:
     """Returns the saved configuration with what may change taken from the flags.
 
     Raises:
@@ -88,7 +93,7 @@ def resumed_config(saved: Config, given: dict) -> Config:
     return dataclasses.replace(saved, **{name: given[name] for name in _CHANGEABLE if name in given})
 
 
-def train(config: Config, folder: RunFolder, resume: bool = False, progress: str = "bar") -> dict:
+def train(config: Config, folder: RunFolder, resume: bool = False, progress: str = "bar") -> dict[str, Any]:
     """Trains, evaluates and exports; returns what is written to metrics.json.
 
     Raises:
@@ -109,7 +114,14 @@ def train(config: Config, folder: RunFolder, resume: bool = False, progress: str
         ) from error
 
 
-def train_with(strategy, config: Config, shared: RunFolder, folder: RunFolder, resume, progress) -> dict:
+def train_with(
+    strategy: tf.distribute.Strategy,
+    config: Config,
+    shared: RunFolder,
+    folder: RunFolder,
+    resume: bool,
+    progress: str,
+) -> dict[str, Any]:
     """Trains with the replicas of a strategy.
 
     Args:
@@ -212,7 +224,7 @@ def make_reproducible(seed: int) -> None:
     tf.config.experimental.enable_op_determinism()
 
 
-def check_ks(ks: tuple, num_test_images: int) -> None:
+def check_ks(ks: tuple[int, ...], num_test_images: int) -> None:
     """Refuses a K before training that evaluation would refuse after the first epoch."""
     if max(ks) >= num_test_images:
         raise ValueError(f"`ks` must be below the {num_test_images} images of the test split, got {max(ks)}.")
@@ -228,7 +240,14 @@ def check_epochs(epochs: int, steps_taken: int, steps_per_epoch: int) -> None:
         )
 
 
-def describe(config, train_images, test_images, sampler, model, steps_per_epoch) -> None:
+def describe(
+    config: Config,
+    train_images: ImageList,
+    test_images: ImageList,
+    sampler: BatchSampler,
+    model: ProfsModel,
+    steps_per_epoch: int,
+) -> None:
     """Prints what is about to be trained, on what."""
     devices = ", ".join(device.name.split(":", 1)[1] for device in tf.config.get_visible_devices())
     number = model.distribute_strategy.num_replicas_in_sync
@@ -247,7 +266,7 @@ def describe(config, train_images, test_images, sampler, model, steps_per_epoch)
     )
 
 
-def progress_callbacks(progress: str) -> list:
+def progress_callbacks(progress: str) -> list[tf.keras.callbacks.Callback]:
     """Returns TensorFlow Addons' progress bar where it is asked for; Keras shows the others itself."""
     if progress != "tqdm":
         return []
@@ -258,7 +277,14 @@ def progress_callbacks(progress: str) -> list:
     return [TQDMProgressBar()]
 
 
-def fit_from_step(model, dataset, epochs: int, steps_per_epoch: int, callbacks: list, verbose: int) -> None:
+def fit_from_step(
+    model: ProfsModel,
+    dataset: Union[tf.data.Dataset, tf.distribute.DistributedDataset],
+    epochs: int,
+    steps_per_epoch: int,
+    callbacks: list[tf.keras.callbacks.Callback],
+    verbose: int,
+) -> None:
     """Trains from the model's step to the end of the last epoch, first completing an epoch left half way."""
     epoch, done = divmod(model.steps_taken, steps_per_epoch)
     if done and epoch < epochs:
@@ -284,7 +310,17 @@ def fit_from_step(model, dataset, epochs: int, steps_per_epoch: int, callbacks: 
         )
 
 
-def finish(config, folder, model, sampler, recall, log, preprocessing, test_images, board) -> dict:
+def finish(
+    config: Config,
+    folder: RunFolder,
+    model: ProfsModel,
+    sampler: BatchSampler,
+    recall: RecallCallback,
+    log: RunLog,
+    preprocessing: Preprocessing,
+    test_images: ImageList,
+    board: EmbeddingBoard,
+) -> dict[str, Any]:
     """Exports the best epoch's embedder, and writes metrics.json, the projector and the learning curves."""
     embedder = model.embedder
     if model.distribute_strategy.num_replicas_in_sync > 1:
