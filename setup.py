@@ -42,6 +42,8 @@ setup(
     extras_require={
         "test": [
             "hypothesis>=6.80",
+            # The last that runs on Python 3.9.
+            "mypy>=1.19",
             "pytest>=7.4",
             "pytest-timeout>=2.1",
             "pytest-xdist>=3.3",
