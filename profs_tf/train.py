@@ -84,8 +84,10 @@ def resumed_config(saved: Config, given: dict[str, Any]) -> Config:
         ValueError: if another flag differs from the saved run.
     """
     for name, value in given.items():
+        if name in _CHANGEABLE:
+            continue
         asked = getattr(dataclasses.replace(saved, **{name: value}), name)
-        if name not in _CHANGEABLE and asked != getattr(saved, name):
+        if asked != getattr(saved, name):
             raise ValueError(
                 f"`{name}` must stay {getattr(saved, name)} when a run is resumed, got {asked}. "
                 "Leave the flag out, or begin another run in another folder."

@@ -198,6 +198,12 @@ def test_flags_without_effect_are_named():
     assert config_flags.unused(Config(method="baseline"), {"epochs": 3}) == ""
 
 
+def test_what_may_change_changes_together():
+    saved = Config(batch_size=8, epochs=2)
+    given = {"distribute": "mirrored", "cpu_replicas": 2, "epochs": 3}
+    assert train.resumed_config(saved, given) == Config(batch_size=8, **given)
+
+
 def test_resuming_with_another_value_is_refused(whole_run):
     done = run_command("train", f"--output_dir={whole_run[0]}", "--resume", "--seed=1", expected=2)
     assert "`seed` must stay 0 when a run is resumed, got 1." in done.stderr
