@@ -312,8 +312,9 @@ class TestSaved:
         print("equal")
     """
 
-    @pytest.mark.parametrize("backbone", ["conv4", pytest.param("inception_v1", marks=pytest.mark.slow)])
-    @pytest.mark.parametrize("freeze", ["none", pytest.param("all", marks=pytest.mark.slow)])
+    @pytest.mark.slow
+    @pytest.mark.parametrize("backbone", ["conv4", "inception_v1"])
+    @pytest.mark.parametrize("freeze", ["none", "all"])
     def test_loads_with_tensorflow_alone(self, tmp_path, backbone, freeze):
         model = build_embedder(backbone, 8, freeze_batch_norm=freeze)
         images = random_images()

@@ -295,7 +295,8 @@ def growth(count, cache, folder, walk):
     return size, memory("VmHWM") - before[0], anonymous - before[1]
 
 
-@pytest.mark.parametrize("cache", ["memory", pytest.param("disk", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("cache", ["memory", "disk"])
 def test_takes_no_more_memory_than_its_bytes_and_a_tenth(cache, tmp_path):
     size, peak, anonymous = growth(1400, cache, tmp_path, walk=0)
     assert size > 2**28

@@ -161,6 +161,7 @@ def test_a_step_whose_gradients_overflow_is_left_out_and_the_scale_halved():
         np.testing.assert_array_equal(variable.numpy(), value)
 
 
+@pytest.mark.slow
 def test_resuming_with_loss_scaling_is_exact(tmp_path):
     config = config_for("margin_hard", precision="mixed_float16")
 

@@ -13,7 +13,7 @@ from profs_tf import replicas
 from profs_tf.strategies import make_strategy
 
 SCRIPT = Path(__file__).with_name("replica_cases.py")
-FEW = ("margin-profs-sync-float64", "multi_similarity-hncm-frozen-float32")
+FEW = ("margin-hncm-sync-float64",)
 CLASS_VECTORS = "soft_triple-profs-frozen-float64"
 ALL = tuple(
     f"{loss}-{method}-{batch_norm}-{dtype}"

@@ -9,7 +9,6 @@ from conftest import run_as_typed, run_command
 
 import profs_tf
 from profs_tf import command_line
-from profs_tf.tflite_model import embed_by_tflite
 
 # Importing the command would put it in the place of the function of the same name.
 evaluate_function = profs_tf.evaluate
@@ -155,7 +154,7 @@ def test_a_missing_embedder_is_refused(tmp_path):
 def test_export_gives_the_embedder_that_training_wrote(whole_run, tmp_path):
     folder, _ = whole_run
     output = tmp_path / "exported"
-    run_command("export", f"--run_dir={folder}", f"--output={output}", "--formats=saved_model,tflite")
+    run_command("export", f"--run_dir={folder}", f"--output={output}")
     images = tf.random.stateless_uniform([3, 24, 24, 3], [1, 2], 0, 256, tf.int32)
     ours, theirs = (
         tf.saved_model.load(str(path)).signatures["uint8_images"](images=tf.cast(images, tf.uint8))[
@@ -164,8 +163,6 @@ def test_export_gives_the_embedder_that_training_wrote(whole_run, tmp_path):
         for path in (output, folder / "embedder")
     )
     tf.debugging.assert_equal(ours, theirs)
-    lite = embed_by_tflite((output / "embedder.tflite").read_bytes(), images.numpy())
-    np.testing.assert_allclose(lite, ours, atol=1e-3)
     best = json.loads((folder / "metrics.json").read_text())["best"]
     card = (output / "MODEL_CARD.md").read_text("utf-8")
     assert f"| this embedder, epoch {best['epoch']} | {100 * best['recall@1']:.2f} |" in card

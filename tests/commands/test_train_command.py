@@ -87,6 +87,7 @@ def test_signals_save_and_the_resumed_run_is_the_same(whole_run, mined_arguments
     assert_same_run(whole_run[0], folder)
 
 
+@pytest.mark.slow
 def test_a_finished_run_can_be_taken_further(whole_run, mined_arguments, tmp_path):
     folder = tmp_path / "longer"
     run_command("train", *mined_arguments, "--epochs=1", f"--output_dir={folder}")

@@ -14,6 +14,7 @@ def gigabytes(*size):
     return float(line.split("embeddings")[1].split()[0])
 
 
+@pytest.mark.slow
 def test_a_fraction_of_all_distances():
     # All distances would take 1.2 GB.
     assert gigabytes("--n=17000", "--d=32", "--classes=4000") < 0.4

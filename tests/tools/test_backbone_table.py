@@ -46,6 +46,7 @@ def test_flops_of_conv4():
     assert tool.flops("conv4", 112) == pytest.approx(tool.flops("conv4") / 4, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_weight_that_is_not_finite_is_noticed(monkeypatch):
     arguments = tool.parse_arguments(["--steps=1", "--image_size=32"])
     trained = tool.train("conv4", "conv4", arguments)

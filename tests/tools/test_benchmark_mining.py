@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import pytest
 from forked_process import run_forked
 
 TOOL = Path(__file__).parents[2] / "tools" / "benchmark_mining.py"
@@ -9,6 +10,7 @@ SMALL = [
 ]
 
 
+@pytest.mark.slow
 def test_prints_ratios_and_waits_and_tells_by_its_status():
     result = run_forked(TOOL, *SMALL)
     lines = result.stdout.splitlines()

@@ -66,6 +66,7 @@ def run(monkeypatch, *arguments):
     return tool.main()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "publish", "file"),
     [

@@ -393,6 +393,7 @@ def assert_results_are_of_the_folder(place, folder, steps):
     assert row["steps_per_projection"] == "6"
 
 
+@pytest.mark.slow
 def test_a_real_training_gives_its_figures(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     place, folder = real_place(tmp_path, epochs=2)
