@@ -121,10 +121,8 @@ class _Scans:
     def of_next_seed(self, batch: _Batch, seeds_left: int) -> list[int]:
         """Returns the classes nearest to the seed that `add_drawn` adds next; none if it was not seen."""
         if batch.next_drawn() not in self._neighbours:
-            # Some join as neighbours of others before it is their turn, the more the fuller the batch.
-            num_classes = len(self._memory.seen)
-            number = -(-seeds_left * num_classes // (num_classes - batch.count + 1))
-            self._prepare(batch.upcoming(number), batch.count)
+            # Some join as neighbours of others before it is their turn: then the next are scanned for.
+            self._prepare(batch.upcoming(seeds_left), batch.count)
         return self._neighbours[batch.next_drawn()]
 
     def _prepare(self, seeds: np.ndarray, count: int) -> None:
