@@ -3,11 +3,15 @@
 Exit codes: 0 done, 1 failed, 2 bad use (a flag, a value, missing data), 130 interrupted by Ctrl-C or SIGTERM.
 """
 
+import contextlib
 import logging as standard_logging
+import signal
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Callable
+from types import FrameType
+from typing import Callable, Optional
 
 import tensorflow as tf
 from absl import flags, logging
@@ -66,7 +70,8 @@ def run(
         print(f"{usage.strip()}\n\nFlags:\n{describe_flags(values)}")
         return
     try:
-        main(values)
+        with _terminated_as_interrupted():
+            main(values)
     except (InterruptedRunError, KeyboardInterrupt) as error:
         _exit(str(error) or "Interrupted.", INTERRUPTED)
     except USER_ERRORS as error:
@@ -97,6 +102,20 @@ def check_values(values: flags.FlagValues, least: dict, files: tuple) -> None:
         path = values[name].value
         if path and (Path(path).is_dir() or not Path(path).absolute().parent.is_dir()):
             raise ValueError(f"`{name}` must be a file in a folder that exists, got {path}. Make the folder.")
+
+
+@contextlib.contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Within it SIGTERM does what Ctrl-C does."""
+
+    def interrupt(number: int, frame: Optional[FrameType]) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def _first_line(error: Exception) -> str:

@@ -52,6 +52,10 @@ def main(values: flags.FlagValues) -> None:
     formats = tuple(dict.fromkeys(values.formats))
     check_formats(formats)
     folder = RunFolder(values.run_dir)
+    if not folder.config.exists():
+        raise FileNotFoundError(
+            f"`run_dir` must be the folder of a run of the train command, but there is no {folder.config}."
+        )
     config = folder.read_config()
     if not folder.best_weights.with_suffix(".index").exists():
         raise FileNotFoundError(f"`run_dir` must hold an evaluated epoch, {folder.path} has none yet.")

@@ -66,6 +66,8 @@ def main(values: flags.FlagValues) -> None:
     check_values(values, least, files=("output",))
     output = Path(values.output)
     split = datasets.load(values.dataset, data_dir=values.data_dir)[SPLITS.index(values.split)]
+    if values.k >= len(split):
+        raise ValueError(f"`k` must be <= {len(split) - 1}, the other images of the split, got {values.k}.")
     random = np.random.default_rng(values.seed)
     if values.queries is None:
         queries = random.permutation(len(split))[: values.num_queries]

@@ -161,11 +161,11 @@ class _Finished:
         self._places: dict[str, tuple[slice, list[list[Any]]]] = {}
         try:
             manifest = folder.read_manifest()
+            self._embeddings = folder.open_array(manifest, "embeddings")
+            chunks = folder.read_images(manifest)["chunks"]
         except (FileNotFoundError, ValueError):
             # None yet, or one whose chunks cannot be used.
             return
-        self._embeddings = folder.open_array(manifest, "embeddings")
-        chunks = folder.read_images(manifest)["chunks"]
         self._places = {key: (slice(start, stop), unreadable) for key, start, stop, unreadable in chunks}
 
     def has(self, key: str) -> bool:

@@ -24,6 +24,16 @@ import numpy as np
 from profs_tf.run_folder import write_atomically
 
 FORMAT = 1
+_MANIFEST_KEYS = {
+    "embedder",
+    "embedder_sha256",
+    "root",
+    "embedding_dim",
+    "normalized",
+    "embeddings",
+    "images",
+}
+_TABLE_KEYS = {"names", "sizes", "mtimes_ns", "chunks", "unreadable", "classes"}
 
 
 class Chunk(NamedTuple):
@@ -68,12 +78,14 @@ class IndexFolder:
         if self.path.exists() and not self.path.is_dir():
             raise NotADirectoryError(f"`index` must be a folder, got the file {self.path}.")
         known = [file for file in (self._manifest, self._begun) if file.exists()]
+        # Where nothing was embedded yet, nothing is lost: the embedder may have been the wrong one.
+        kept = [file for file in known if file == self._manifest or any(self._chunks.glob("*.npz"))]
         if not known and self.path.is_dir() and any(item != self._chunks for item in self.path.iterdir()):
             raise FileExistsError(
                 f"`index` must be empty or an index, got {self.path}. Choose another folder."
             )
-        for file in [] if overwrite else known:
-            _check_identity(self.path, json.loads(file.read_text("utf-8")), identity)
+        for file in [] if overwrite else kept:
+            _check_identity(self.path, _read_json(file, set(identity)), identity)
         self._chunks.mkdir(parents=True, exist_ok=True)
         write_atomically(self._begun, json.dumps(identity) + "\n")
 
@@ -82,7 +94,7 @@ class IndexFolder:
 
         Raises:
             FileNotFoundError: there is no finished index.
-            ValueError: it was written by another version.
+            ValueError: it was written by another version, or is damaged.
         """
         if not self._manifest.exists():
             begun = (
@@ -91,21 +103,33 @@ class IndexFolder:
             raise FileNotFoundError(
                 f"`index` must be the folder of an index, but {self._manifest} is missing.{begun}"
             )
-        manifest = json.loads(self._manifest.read_text("utf-8"))
+        manifest = _read_json(self._manifest, set())
         if manifest.get("format") != FORMAT:
             raise ValueError(
                 f"`index` must have format {FORMAT}, got {manifest.get('format')} in {self._manifest}. "
                 "Build it anew by --overwrite."
             )
-        return manifest
+        return _read_json(self._manifest, _MANIFEST_KEYS)
 
     def read_images(self, manifest: dict[str, Any]) -> dict[str, Any]:
-        """Returns the table of the images of a finished index."""
-        return json.loads((self.path / manifest["images"]).read_text("utf-8"))
+        """Returns the table of the images of a finished index.
+
+        Raises:
+            ValueError: it is damaged.
+        """
+        return _read_json(self.path / manifest["images"], _TABLE_KEYS)
 
     def open_array(self, manifest: dict[str, Any], name: str) -> np.ndarray:
-        """Maps the embeddings or the pictures of a finished index into memory, read-only."""
-        return np.load(self.path / manifest[name], mmap_mode="r")
+        """Maps the embeddings or the pictures of a finished index into memory, read-only.
+
+        Raises:
+            ValueError: the file is damaged.
+        """
+        path = self.path / manifest[name]
+        try:
+            return np.load(path, mmap_mode="r")
+        except (OSError, ValueError, EOFError) as error:
+            raise _damaged(path, error) from error
 
     def has_chunk(self, key: str) -> bool:
         """Whether a chunk's file is there."""
@@ -181,6 +205,25 @@ class IndexFolder:
 
     def _chunk_path(self, key: str) -> Path:
         return self._chunks / f"{key}.npz"
+
+
+def _read_json(path: Path, keys: set[str]) -> dict[str, Any]:
+    """Returns an object of JSON that has at least some keys.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise _damaged(path, error) from error
+    if not isinstance(found, dict) or not keys <= set(found):
+        raise _damaged(path, "its keys are not those of an index")
+    return found
+
+
+def _damaged(path: Path, reason: object) -> ValueError:
+    return ValueError(f"`index` must be whole, but {path} is not: {reason}. Build it anew by --overwrite.")
 
 
 @contextlib.contextmanager

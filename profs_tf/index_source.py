@@ -50,16 +50,16 @@ class IndexSource:
     def stamps(self, part: slice) -> list[Stamp]:
         """Name, bytes, time of change in ns and SHA-256 of each picture; the hash only of those in memory.
 
-        Raises:
-            FileNotFoundError: a file has gone since it was listed.
+        A file that is not there, such as a link that leads nowhere, has 0 bytes; it cannot be read later.
         """
         if self.is_in_memory:
             return [
                 [name, picture.nbytes, 0, hashlib.sha256(np.ascontiguousarray(picture).data).hexdigest()]
                 for name, picture in zip(self.names[part], self.images[part])
             ]
-        found = [os.stat(path) for path in self.images[part]]
-        return [[name, stat.st_size, stat.st_mtime_ns, ""] for name, stat in zip(self.names[part], found)]
+        return [
+            [name, *_size_and_change(path), ""] for name, path in zip(self.names[part], self.images[part])
+        ]
 
     def chunks(self) -> list[slice]:
         """Slices that cover the pictures, of about a thousand each, cut where names say so."""
@@ -70,6 +70,14 @@ class IndexSource:
                 cuts.append(slice(start, position))
                 start = position
         return cuts
+
+
+def _size_and_change(path: str) -> tuple[int, int]:
+    try:
+        stat = os.stat(path)
+    except FileNotFoundError:
+        return 0, 0
+    return stat.st_size, stat.st_mtime_ns
 
 
 def source_of(images: Union[str, os.PathLike, ImageList]) -> IndexSource:

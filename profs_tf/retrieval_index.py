@@ -212,7 +212,9 @@ class ImageIndex:
         """Returns the place of a picture file in the index, or -1 where it is not in it."""
         if isinstance(picture, np.ndarray):
             return -1
-        return self._places.get(os.path.realpath(picture), -1)
+        # As a link that was indexed itself, else as what it leads to.
+        found = self._places.get(_without_links_above(os.fspath(picture)), -1)
+        return found if found >= 0 else self._places.get(os.path.realpath(picture), -1)
 
     def changed(self, positions: Iterable[int]) -> list[str]:
         """Returns the names of those images whose file is no longer what was embedded."""
@@ -224,8 +226,8 @@ class ImageIndex:
     def _places(self) -> dict[str, int]:
         if self._pictures is not None:
             return {}
-        root = os.path.realpath(self.root)
-        return {os.path.join(root, name): position for position, name in enumerate(self.names)}
+        paths = (_without_links_above(os.path.join(self.root, name)) for name in self.names)
+        return {path: position for position, path in enumerate(paths)}
 
     def _checked_embedder(self, path: Union[str, os.PathLike]) -> SavedEmbedder:
         model = SavedEmbedder(path)
@@ -279,3 +281,14 @@ def _stamp(path: str) -> Optional[tuple[int, int]]:
     except OSError:
         return None
     return stat.st_size, stat.st_mtime_ns
+
+
+def _without_links_above(path: str) -> str:
+    """Returns a file's path through its real folder; the file itself may be a link."""
+    folder, name = os.path.split(os.path.abspath(path))
+    return os.path.join(_real_folder(folder), name)
+
+
+@functools.lru_cache(maxsize=1024)
+def _real_folder(folder: str) -> str:
+    return os.path.realpath(folder)

@@ -129,19 +129,24 @@ def load_signature(path: Union[str, os.PathLike], name: str) -> tf.types.experim
 
     Raises:
         FileNotFoundError: if there is no SavedModel.
-        ValueError: if it lacks the signature.
+        ValueError: if it cannot be read, or lacks the signature.
     """
     if not (Path(path) / "saved_model.pb").exists():
         raise FileNotFoundError(
             f"`embedder` must be the folder of a SavedModel, but {path}/saved_model.pb is missing."
         )
-    loaded = tf.saved_model.load(str(path))
-    if name not in loaded.signatures:
+    try:
+        loaded = tf.saved_model.load(str(path))
+    except (OSError, tf.errors.OpError) as error:
         raise ValueError(
-            f"`embedder` must have the signature {name}, got {path} with {', '.join(loaded.signatures)}. "
-            "Export it by `python -m profs_tf.export`."
+            f"`embedder` must be a SavedModel that can be read, got {path}: {str(error).splitlines()[0]}."
+        ) from error
+    embed = loaded.signatures.get(name)
+    if embed is None or "embeddings" not in embed.structured_outputs:
+        raise ValueError(
+            f"`embedder` must have the signature {name} that gives `embeddings`, got {path} with "
+            f"{', '.join(loaded.signatures)}. Export it by `python -m profs_tf.export`."
         )
-    embed = loaded.signatures[name]
     # A signature does not keep the object alive whose variables it uses.
     embed.loaded = loaded
     return embed

@@ -255,3 +255,53 @@ def test_bad_questions_are_refused(pictures, embedders, tmp_path):
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 0}))
     with pytest.raises(ValueError, match="`index` must have format 1, got 0"):
         profs.ImageIndex.load(tmp_path / "index")
+
+
+def test_another_embedder_can_take_the_place_of_one_that_embedded_nothing(pictures, embedders, tmp_path):
+    folder = IndexFolder(tmp_path / "index")
+    source = index_source.source_of(pictures)
+    folder.begin({"embedder_sha256": "of another", "root": source.root}, overwrite=False)
+    assert len(build(pictures, embedders[0], folder.path)) == 40
+
+
+@pytest.mark.parametrize(
+    ("pattern", "content"),
+    [
+        ("index.json", b"{"),
+        ("index.json", b"[]"),
+        ("index.json", b'{"format": 1}'),
+        ("images-*.json", b"{}"),
+        ("images-*.json", None),
+        ("embeddings-*.npy", b"short"),
+        ("embeddings-*.npy", None),
+    ],
+)
+def test_a_damaged_index_names_its_file_and_is_built_anew(pattern, content, pictures, embedders, tmp_path):
+    path = tmp_path / "index"
+    build(pictures, embedders[0], path)
+    whole = contents(path)
+    (file,) = path.glob(pattern)
+    file.unlink() if content is None else file.write_bytes(content)
+    with pytest.raises(ValueError, match=f"`index` must be whole, but {file} is not: .*--overwrite"):
+        profs.ImageIndex.load(path)
+    build(pictures, embedders[0], path, overwrite=True)
+    assert contents(path) == whole
+
+
+def test_a_link_in_the_index_does_not_find_itself(pictures, embedders, tmp_path):
+    elsewhere = tmp_path / "elsewhere.png"
+    (pictures / "0/00.png").rename(elsewhere)
+    (pictures / "0/00.png").symlink_to(elsewhere)
+    index = build(pictures, embedders[0], tmp_path / "index")
+    (found,) = index.query([pictures / "0/00.png"], k=3)
+    assert "0/00.png" not in [neighbour.name for neighbour in found]
+    assert index.position_of(elsewhere) == -1
+
+
+def test_a_link_that_leads_nowhere_is_named_and_can_be_skipped(pictures, embedders, tmp_path):
+    (pictures / "dangling.png").symlink_to(tmp_path / "nowhere.png")
+    with pytest.raises(UnreadableImageError, match="dangling.png"):
+        build(pictures, embedders[0], tmp_path / "index")
+    index = build(pictures, embedders[0], tmp_path / "index", skip_unreadable=True)
+    assert len(index) == 40
+    assert [name for name, _ in index.unreadable] == ["dangling.png"]

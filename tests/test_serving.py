@@ -14,7 +14,7 @@ from profs_tf.embedder import build_embedder
 from profs_tf.evaluation import embed
 from profs_tf.image_files import UnreadableImageError
 from profs_tf.images import Preprocessing
-from profs_tf.serving import embed_with_saved, save_embedder
+from profs_tf.serving import embed_with_saved, load_signature, save_embedder
 
 PREPROCESSING = Preprocessing(resize=32, crop=24)
 PICTURES = np.random.default_rng(0).integers(0, 256, (6, 40, 30, 3), np.uint8)
@@ -104,7 +104,10 @@ def test_a_missing_folder_is_refused(tmp_path):
 
 def test_a_model_without_the_signatures_is_refused(embedder, tmp_path):
     embedder.save(str(tmp_path / "plain"))
-    with pytest.raises(ValueError, match="must have the signature uint8_images, got .*profs_tf.export"):
+    with pytest.raises(
+        ValueError,
+        match="must have the signature uint8_images that gives `embeddings`, got .*tf.export",
+    ):
         embed_with_saved(tmp_path / "plain", ImageList.from_labels(PICTURES, LABELS))
 
 
@@ -129,3 +132,18 @@ def test_files_as_they_are_found_are_embedded_as_in_evaluation(exported, embedde
         cut.write_bytes(whole.read_bytes()[:-300])
         with pytest.raises(UnreadableImageError, match=r"cut\.jpg: image file is truncated"):
             embed_with_saved(exported, ImageList.from_labels([str(plain), str(cut)], [0, 1]))
+
+
+def test_a_signature_that_gives_something_else_is_refused(tmp_path):
+    module = tf.Module()
+    spec = tf.TensorSpec([None, None, None, 3], tf.uint8)
+    module.other = tf.function(lambda images: {"labels": tf.shape(images)}, input_signature=[spec])
+    tf.saved_model.save(module, str(tmp_path), signatures={"uint8_images": module.other})
+    with pytest.raises(ValueError, match="signature uint8_images that gives `embeddings`, got"):
+        load_signature(tmp_path, "uint8_images")
+
+
+def test_a_damaged_saved_model_is_named(tmp_path):
+    (tmp_path / "saved_model.pb").write_bytes(b"no model")
+    with pytest.raises(ValueError, match=f"`embedder` must be a SavedModel that can be read, got {tmp_path}"):
+        load_signature(tmp_path, "uint8_images")

@@ -188,7 +188,10 @@
   }
   canvas.addEventListener("pointermove", chooseNearest);
   canvas.addEventListener("pointerdown", chooseNearest);
-  canvas.addEventListener("pointerleave", () => choose(null));
+  // A finger that lifts leaves, too: what it chose stays until it taps elsewhere.
+  canvas.addEventListener("pointerleave", (event) => {
+    if (event.pointerType !== "touch") choose(null);
+  });
   canvas.addEventListener("blur", () => choose(null));
   canvas.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];

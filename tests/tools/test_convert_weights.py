@@ -71,7 +71,7 @@ def run(monkeypatch, *arguments):
     ("name", "publish", "file"),
     [
         ("googlenet", publish_googlenet, "embedder.keras"),
-        pytest.param("bn_inception", publish_bn_inception, "embedder", marks=pytest.mark.slow),
+        ("bn_inception", publish_bn_inception, "embedder"),
     ],
 )
 def test_from_published_weights_to_a_saved_model(name, publish, file, tmp_path, monkeypatch, capsys):
