@@ -75,25 +75,25 @@ class Mining:
         for _ in range(self._mined.lag):
             self.mined()
 
-    def mined(self) -> None:
-        """One mined batch with all that belongs to it: the sampler's part and the trainer's."""
+    def mined(self) -> float:
+        """One mined batch with all that belongs to it, the sampler's part and the trainer's; its seconds."""
+        begin = time.perf_counter()
         batch = next(self._batches)
+        drawn = time.perf_counter()
+        # The step between: it computes these embeddings in any case.
         classes = batch.labels[: self._count]
         message = StepEmbeddings(batch.step, classes, self._embeddings[classes])
+        computed = time.perf_counter()
         self._history.add(message)
         self._mined.feed.put(message)
+        return drawn - begin + time.perf_counter() - computed
 
-    def plain(self) -> None:
-        """One ordinary batch."""
+    def plain(self) -> float:
+        """One ordinary batch; its seconds."""
+        begin = time.perf_counter()
         self._plain.batch(self._step)
         self._step += 1
-
-
-def seconds(call) -> float:
-    """Returns how long a call takes."""
-    begin = time.perf_counter()
-    call()
-    return time.perf_counter() - begin
+        return time.perf_counter() - begin
 
 
 def build_model(arguments: argparse.Namespace) -> profs.ProfsModel:
@@ -157,7 +157,7 @@ def main() -> int:
             waits[name].append(waited)
             steps.append(taken)
         for name, mining in itertools.chain.from_iterable([minings.items()] * arguments.draws):
-            added[name].append(seconds(mining.mined) - seconds(mining.plain))
+            added[name].append(mining.mined() - mining.plain())
     for training in trainings.values():
         training.end()
     return report(arguments, steps, added, waits)

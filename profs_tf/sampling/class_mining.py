@@ -3,6 +3,8 @@
 Shapes: L classes, C classes in a batch, h hard classes for each seed class.
 """
 
+import itertools
+import math
 from dataclasses import dataclass
 from typing import Optional
 
@@ -11,8 +13,6 @@ import numpy as np
 from profs_tf.sampling.class_memory import ClassMemory
 
 STRATEGIES = ("nearest", "greedy")
-# Classes up to which sorting a row is faster than first finding its small part.
-_SORTED_WHOLE = 256
 
 
 @dataclass(frozen=True)
@@ -62,32 +62,34 @@ class _Batch:
         self.classes: list[int] = []
         self.count = count
         self.is_in = np.zeros(len(drawn), bool)
-        self._drawn = drawn
+        # Numbers of Python: NumPy takes longer to hand one out than all else that is done with it.
+        self._drawn = drawn.tolist()
         self._next = 0
 
     @property
-    def is_full(self) -> bool:
-        return len(self.classes) == self.count
+    def missing(self) -> int:
+        return self.count - len(self.classes)
 
     def add(self, class_index: int) -> None:
         self.classes.append(class_index)
         self.is_in[class_index] = True
 
-    def upcoming(self, number: int) -> np.ndarray:
+    def upcoming(self, number: int) -> list[int]:
         """Returns the next so many of the random order that are not in the batch, and adds none."""
-        rest = self._drawn[self._next :]
-        return rest[~self.is_in[rest]][:number]
+        rest = itertools.islice(self._drawn, self._next, None)
+        return list(itertools.islice(itertools.filterfalse(self.is_in.item, rest), number))
 
     def next_drawn(self) -> int:
         """Returns the next class of the random order that is not in the batch, and does not add it."""
-        while self.is_in[self._drawn[self._next]]:
+        while self.is_in.item(self._drawn[self._next]):
             self._next += 1
-        return int(self._drawn[self._next])
+        return self._drawn[self._next]
 
     def add_drawn(self) -> int:
         """Adds the next class of the random order."""
-        self.add(self.next_drawn())
-        return self.classes[-1]
+        drawn = self.next_drawn()
+        self.add(drawn)
+        return drawn
 
     def as_array(self) -> np.ndarray:
         return np.array(self.classes, np.int64)
@@ -95,86 +97,75 @@ class _Batch:
 
 def _nearest(batch: _Batch, memory: ClassMemory, hard_classes: int) -> np.ndarray:
     scans = _Scans(memory)
-    while not batch.is_full:
-        seeds_left = -(-(batch.count - len(batch.classes)) // (1 + hard_classes))
-        neighbours = scans.of_next_seed(batch, seeds_left)
-        batch.add_drawn()
-        wanted = min(hard_classes, batch.count - len(batch.classes))
-        for neighbour in neighbours:
-            if not wanted:
-                break
-            if not batch.is_in[neighbour]:
+    while batch.missing:
+        seed = batch.next_drawn()
+        scan = scans.of_seed(seed, batch, hard_classes)
+        batch.add(seed)
+        for _ in range(min(hard_classes, batch.missing)):
+            neighbour = _take_nearest(scan, batch)
+            if neighbour is None:
+                batch.add_drawn()
+            else:
                 batch.add(neighbour)
-                wanted -= 1
-        for _ in range(wanted):
-            batch.add_drawn()
     return batch.as_array()
 
 
 class _Scans:
-    """Scans of several seeds in one matrix product: the memory is read from RAM once for all of them."""
+    """Scans of several seeds in one matrix product: a large memory is read from RAM once for all of them."""
 
     def __init__(self, memory: ClassMemory):
         self._memory = memory
-        self._neighbours: dict[int, list[int]] = {}
+        self._width = memory.scan_width
+        self._rows: dict[int, np.ndarray] = {}
 
-    def of_next_seed(self, batch: _Batch, seeds_left: int) -> list[int]:
-        """Returns the classes nearest to the seed that `add_drawn` adds next; none if it was not seen."""
-        if batch.next_drawn() not in self._neighbours:
+    def of_seed(self, seed: int, batch: _Batch, hard_classes: int) -> np.ndarray:
+        """Returns how far the classes are from the seed, the next of the batch's random order.
+
+        float32 [L]; infinite for itself, for classes not seen and for those that were in the batch at the
+        scan, and all of it if the seed was not seen.
+        """
+        if seed not in self._rows:
             # Some join as neighbours of others before it is their turn: then the next are scanned for.
-            self._prepare(batch.upcoming(seeds_left), batch.count)
-        return self._neighbours[batch.next_drawn()]
+            seeds_left = -(-batch.missing // (1 + hard_classes))
+            self._scan(batch, seeds_left if self._width is None else min(self._width, seeds_left))
+        return self._rows[seed]
 
-    def _prepare(self, seeds: np.ndarray, count: int) -> None:
-        known = seeds[self._memory.seen[seeds]]
-        self._neighbours = {seed: [] for seed in seeds.tolist()}
-        # As many as a batch holds are enough: those of them that are not in it yet fill it.
-        nearest = _nearest_seen(self._memory.remoteness(known), count, np.count_nonzero(self._memory.seen))
-        self._neighbours.update(zip(known.tolist(), nearest))
+    def _scan(self, batch: _Batch, number: int) -> None:
+        upcoming = batch.upcoming(number)
+        seeds = np.array(upcoming)
+        remoteness = self._memory.remoteness(seeds, batch.is_in)
+        remoteness[np.arange(len(seeds)), seeds] = np.inf
+        remoteness[~self._memory.seen[seeds]] = np.inf
+        self._rows = dict(zip(upcoming, remoteness))
 
 
 def _greedy(batch: _Batch, memory: ClassMemory, hard_classes: int) -> np.ndarray:
     del hard_classes  # every class but the first is a neighbour
-    remoteness = None
-    while not batch.is_full:
-        added = _nearest_outside(remoteness, batch)
+    remoteness = np.full(len(memory.seen), np.inf, np.float32)
+    while batch.missing:
+        added = _take_nearest(remoteness, batch)
         if added is None:
             added = batch.add_drawn()
         else:
             batch.add(added)
         if memory.seen[added]:
-            scan = memory.remoteness(np.array([added]))[0]
+            scan = memory.remoteness(np.array([added]), batch.is_in)[0]
             # The row's constant makes scans of different classes comparable.
             own = memory.embeddings[added]
             scan = scan + np.float32(0.5) * np.sum(own * own)
-            remoteness = scan if remoteness is None else np.minimum(remoteness, scan)
+            np.minimum(remoteness, scan, out=remoteness)
     return batch.as_array()
 
 
-def _nearest_seen(remoteness: np.ndarray, number: int, num_seen: int) -> list[list[int]]:
-    """Returns the numbers of the nearest columns of each row, nearest first, equal ones by their number.
+def _take_nearest(remoteness: np.ndarray, batch: _Batch) -> Optional[int]:
+    """Returns where a scan [L] is least outside the batch, of equal ones the first, and sets it to infinity.
 
-    Args:
-        remoteness: float32 [S, L], infinite in the columns of the L - `num_seen` classes not seen.
-        number: how many columns, unless fewer were seen.
-        num_seen: classes seen.
+    None if there is none. What is found in the batch is set to infinity as well, lest it be found again.
     """
-    number = min(number, num_seen)
-    if remoteness.shape[1] <= _SORTED_WHOLE:
-        return np.argsort(remoteness, axis=1, kind="stable")[:, :number].tolist()
-    return [_nearest_of_many(row, number) for row in remoteness]
-
-
-def _nearest_of_many(remoteness: np.ndarray, number: int) -> list[int]:
-    limit = np.partition(remoteness, number - 1)[number - 1]
-    candidates = np.flatnonzero(remoteness <= limit)
-    return candidates[np.argsort(remoteness[candidates], kind="stable")][:number].tolist()
-
-
-def _nearest_outside(remoteness: Optional[np.ndarray], batch: _Batch) -> Optional[int]:
-    """Returns the nearest seen class outside the batch, of equal ones the first; None where there is none."""
-    if remoteness is None:
-        return None
-    outside = np.where(batch.is_in, np.float32(np.inf), remoteness)
-    nearest = int(np.argmin(outside))
-    return nearest if np.isfinite(outside[nearest]) else None
+    while True:
+        nearest = int(remoteness.argmin())
+        if remoteness.item(nearest) == math.inf:
+            return None
+        remoteness[nearest] = np.inf
+        if not batch.is_in.item(nearest):
+            return nearest

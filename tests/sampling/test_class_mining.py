@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profs_tf.sampling import class_mining
+from profs_tf.sampling import class_memory
 from profs_tf.sampling.class_memory import ClassMemory
 from profs_tf.sampling.class_mining import ClassMining
 
@@ -65,9 +65,9 @@ def test_equals_the_loop(num_classes, hard, seed, share_unseen, data):
     count = data.draw(st.integers(1, num_classes))
     memory = filled_memory(embeddings, unseen)
     order = np.random.default_rng(seed + 1).permutation(num_classes)
-    # As for few classes, and as for many.
-    for sorted_whole in (num_classes, 0):
-        with mock.patch.object(class_mining, "_SORTED_WHOLE", sorted_whole):
+    # All seeds in one scan; a few at a time; as a large memory.
+    for in_one_thread in (2**18, 8 * embeddings.size, 0):
+        with mock.patch.object(class_memory, "_ONE_THREAD", in_one_thread):
             got = ClassMining(hard).choose(np.random.default_rng(seed + 1), memory, count)
         assert got.tolist() == nearest_by_loop(embeddings, memory.seen, order, count, hard)
     got = ClassMining(hard, "greedy").choose(np.random.default_rng(seed + 1), memory, count)
