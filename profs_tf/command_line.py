@@ -73,7 +73,8 @@ def run(
         with _terminated_as_interrupted():
             main(values)
     except (InterruptedRunError, KeyboardInterrupt) as error:
-        _exit(str(error) or "Interrupted.", INTERRUPTED)
+        # On a line of its own, below a progress bar.
+        _exit(f"\n{str(error) or 'Interrupted.'}", INTERRUPTED)
     except USER_ERRORS as error:
         logging.debug("The error in full:", exc_info=True)
         _exit(f"{name}{error}", BAD_USE)

@@ -128,7 +128,9 @@ def _summary(image_list: ImageList, found: Neighbourhoods) -> str:
 
 def _note(found: Neighbourhoods, num_queries: int) -> str:
     left_out = found.retrieval.num_left_out
-    alone = f" {left_out:,} images are the only ones of their class and not counted." if left_out else ""
+    alone = ""
+    if left_out:
+        alone = f" Not counted: {left_out:,} of them, each the only one of its class."
     return (
         f"{num_queries:,} queries with their {found.indices.shape[1]} nearest among all other images of the "
         f"split.{alone}"

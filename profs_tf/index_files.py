@@ -77,6 +77,8 @@ class IndexFolder:
         """
         if self.path.exists() and not self.path.is_dir():
             raise NotADirectoryError(f"`index` must be a folder, got the file {self.path}.")
+        if above := next((parent for parent in self.path.parents if parent.is_file()), None):
+            raise NotADirectoryError(f"`index` must be in a folder, got {self.path}, below the file {above}.")
         known = [file for file in (self._manifest, self._begun) if file.exists()]
         # Where nothing was embedded yet, nothing is lost: the embedder may have been the wrong one.
         kept = [file for file in known if file == self._manifest or any(self._chunks.glob("*.npz"))]

@@ -13,7 +13,7 @@ from profs_tf.thumbnails import label_font, square_thumbnail
 
 _SIDE = 112
 _GAP = 6
-_TEXT = 18
+_LINE = 13
 _LETTERS = 16
 
 
@@ -24,13 +24,15 @@ def draw_strip(
 
     Args:
         rows: a list for each query of (picture, label), the query first; a picture is the path of a file or
-            uint8 `[H, W, 3]`. Labels that are too long lose their beginning.
+            uint8 `[H, W, 3]`. A label may have several lines; those that are too long lose their beginning.
         path: the PNG file, or a binary file to write it to.
 
     Raises:
         OSError: the file cannot be written.
     """
-    columns, row_height = max(len(row) for row in rows), _SIDE + _TEXT + _GAP
+    columns = max(len(row) for row in rows)
+    lines = max(label.count("\n") + 1 for row in rows for _, label in row)
+    row_height = _SIDE + lines * _LINE + 2 * _GAP
     # The query stands apart.
     width = _GAP + columns * (_SIDE + _GAP) + 2 * _GAP
     sheet = Image.new("RGB", (width, _GAP + len(rows) * row_height), "white")
@@ -40,7 +42,8 @@ def draw_strip(
         for column, (picture, label) in enumerate(row):
             left = _GAP + column * (_SIDE + _GAP) + (2 * _GAP if column else 0)
             sheet.paste(square_thumbnail(picture, _SIDE), (left, top))
-            draw.text((left, top + _SIDE + 1), _shortened(label), fill="black", font=font)
+            shortened = "\n".join(_shortened(line) for line in label.split("\n"))
+            draw.text((left, top + _SIDE + 1), shortened, fill="black", font=font, spacing=2)
         draw.line([_SIDE + 3 * _GAP, top, _SIDE + 3 * _GAP, top + _SIDE], fill="#888888", width=2)
     sheet.save(path, "PNG")
 

@@ -13,7 +13,7 @@ from profs_tf.command_line import check_values, run
 from profs_tf.config_flags import define_one
 from profs_tf.metrics.frame import DISTANCES
 from profs_tf.neighbour_strip import draw_strip
-from profs_tf.retrieval_index import SEARCHES, ImageIndex
+from profs_tf.retrieval_index import SEARCHES, ImageIndex, Neighbour
 
 USAGE = """retrieve: index a folder of pictures by their embeddings, and find those that look like yours.
 
@@ -131,7 +131,7 @@ def _ask(index: ImageIndex, values: flags.FlagValues, files: list) -> None:
     print(_as_json(names, found, values.distance) if values.json else _as_table(names, found))
     if values.strip:
         rows = [
-            [(picture, name), *((index.picture(item.position), f"{item.distance:.4f}") for item in row)]
+            [(picture, name), *((index.picture(item.position), _strip_label(item)) for item in row)]
             for picture, name, row in zip(pictures, names, found)
         ]
         draw_strip(rows, values.strip)
@@ -149,7 +149,20 @@ def _position(index: ImageIndex, name: str) -> int:
 
 
 def _listed(path: Optional[str]) -> list[str]:
-    return [] if path is None else [line for line in Path(path).read_text("utf-8-sig").splitlines() if line]
+    if path is None:
+        return []
+    try:
+        return [line for line in Path(path).read_text("utf-8-sig").splitlines() if line]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"`query_list` must be a text file in UTF-8 that names picture files, one a line, got {path} "
+            f"({error})."
+        ) from error
+
+
+def _strip_label(item: Neighbour) -> str:
+    name = "" if item.class_name is None else f"\n{item.class_name}"
+    return f"{item.distance:.4f}{name}"
 
 
 def _as_json(names: list, found: list, distance: str) -> str:

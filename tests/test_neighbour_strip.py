@@ -15,7 +15,7 @@ def test_draws_a_row_a_query_with_labels(tmp_path):
     ]
     draw_strip(rows, tmp_path / "strip.png")
     strip = np.asarray(Image.open(tmp_path / "strip.png"))
-    assert strip.shape[:2] == (6 + 2 * 136, 6 + 3 * 118 + 12)
+    assert strip.shape[:2] == (6 + 2 * 137, 6 + 3 * 118 + 12)
     for top, left, colour in (
         (60, 60, [255, 0, 0]),
         (60, 200, [0, 255, 0]),
@@ -27,3 +27,13 @@ def test_draws_a_row_a_query_with_labels(tmp_path):
     labels = strip[120:134, 6:118]
     assert (labels < 100).any()
     assert (strip[120:134, 124:130] == 255).all()
+
+
+def test_a_label_of_two_lines_makes_room_for_both(tmp_path):
+    heights = {}
+    for label in ("0.1", "0.1\na class with a long name"):
+        draw_strip([[(plain([255, 0, 0]), "query"), (plain([0, 255, 0]), label)]], tmp_path / "strip.png")
+        strip = np.asarray(Image.open(tmp_path / "strip.png"))
+        heights[label], second_line = len(strip), strip[132:145, 136:248]
+    assert heights["0.1\na class with a long name"] == heights["0.1"] + 13
+    assert (second_line < 100).any()

@@ -224,6 +224,7 @@ def test_chunks_cover_all_and_stay_where_others_change():
         ({"embedder": "{0}/other"}, FileNotFoundError, "`embedder` must be the folder of a SavedModel"),
         ({"path": "{0}/other"}, FileExistsError, "`index` must be empty or an index"),
         ({"path": "{0}/other/a.txt"}, NotADirectoryError, "`index` must be a folder"),
+        ({"path": "{0}/other/a.txt/index"}, NotADirectoryError, "`index` must be in a folder"),
         ({"path": ""}, ValueError, "`index` must name a folder"),
         ({"batch_size": 0}, ValueError, "`batch_size` must be >= 1, got 0"),
     ],

@@ -38,7 +38,7 @@ def names() -> tuple[str, ...]:
 
 
 def load(
-    name: str,
+    dataset: str,
     data_dir: Optional[Union[str, os.PathLike]] = None,
     train_classes: Optional[TrainClasses] = None,
     allow_partial_data: bool = False,
@@ -49,38 +49,38 @@ def load(
     An option that the data set has no use for is refused.
 
     Args:
-        name: "emoji", which comes with the package; "cub200", "cars196" or "sop", by the zero-shot protocol;
-            "folder:PATH" or "csv:PATH" for pictures of your own.
+        dataset: "emoji", which comes with the package; "cub200", "cars196" or "sop", by the zero-shot
+            protocol; "folder:PATH" or "csv:PATH" for pictures of your own.
         data_dir: for cub200, cars196 and sop: where the data is. See ``zero_shot.ZeroShotDataset.load``.
         train_classes: for folder and csv: which classes train, see ``split_by_class``. None: the first half.
         allow_partial_data: for cub200, cars196 and sop: whether an incomplete copy is taken.
         download: for cub200, cars196 and sop: whether TensorFlow Datasets downloads what is not found.
 
     Raises:
-        ValueError: if the name is unknown; the message lists the valid ones.
+        ValueError: if there is no such data set; the message lists the valid ones.
         DatasetNotFoundError: if the data is not there; the message says where to get it.
     """
-    kind, colon, path = name.partition(":")
+    kind, colon, path = dataset.partition(":")
     given = {
         "data_dir": data_dir is not None,
         "train_classes": train_classes is not None,
         "allow_partial_data": allow_partial_data,
         "download": download,
     }
-    if name == "emoji":
-        _refuse(name, given)
+    if dataset == "emoji":
+        _refuse(dataset, given)
         return load_emoji()
-    if name in _ZERO_SHOT:
-        _refuse(name, {"train_classes": given["train_classes"]})
-        return _ZERO_SHOT[name].load(data_dir, allow_partial_data, download)
+    if dataset in _ZERO_SHOT:
+        _refuse(dataset, {"train_classes": given["train_classes"]})
+        return _ZERO_SHOT[dataset].load(data_dir, allow_partial_data, download)
     if colon and path and kind in _OWN_PICTURES:
-        _refuse(name, {option: used for option, used in given.items() if option != "train_classes"})
+        _refuse(dataset, {option: used for option, used in given.items() if option != "train_classes"})
         read = _OWN_PICTURES[kind]
         return read(path) if train_classes is None else read(path, train_classes)
-    raise ValueError(f"`name` must be one of {', '.join(names())}, got {name!r}.")
+    raise ValueError(f"`dataset` must be one of {', '.join(names())}, got {dataset!r}.")
 
 
-def _refuse(name: str, options: dict[str, bool]) -> None:
+def _refuse(dataset: str, options: dict[str, bool]) -> None:
     for option, given in options.items():
         if given:
-            raise ValueError(f"`{option}` must be left out for {name}, which has no use for it.")
+            raise ValueError(f"`{option}` must be left out for {dataset}, which has no use for it.")

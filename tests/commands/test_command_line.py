@@ -24,5 +24,5 @@ def test_a_signal_ends_every_command_with_130_and_no_traceback(number, monkeypat
         time.sleep(5)
 
     assert run(monkeypatch, main) == 130
-    assert capsys.readouterr().err == "Interrupted.\n"
+    assert capsys.readouterr().err == "\nInterrupted.\n"
     assert signal.getsignal(signal.SIGTERM) == before

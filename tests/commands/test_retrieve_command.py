@@ -139,6 +139,8 @@ def test_unreadable_pictures_are_named(whole_run, pictures, tmp_path, monkeypatc
         (["--index={1}", "--indexed=nobody"], "`indexed` must be names of the index or places in 0..59"),
         (["--index={1}", "--indexed=0", "--k=60"], "`k` must be <= 59"),
         (["--index={1}", "--query={0}/no.png"], "no.png: No such file"),
+        (["--index={1}", "--query_list={0}/no.txt"], "`query_list` must be a text file in UTF-8"),
+        (["--index={1}", "--query_list={1}/embeddings.npy"], "`query_list` must be a text file in UTF-8"),
     ],
 )
 def test_bad_use_is_refused(arguments, message, indexed, tmp_path, monkeypatch, capsys):

@@ -127,7 +127,7 @@ def test_an_existing_run_is_refused_before_training(whole_run, train_arguments):
         (["--nonormalize=3"], "normalize"),
         (["stray"], "Unexpected argument 'stray'"),
         (["--output_dir="], "`output_dir` must name a folder"),
-        (["--dataset=emojis"], "`name` must be one of emoji, cub200"),
+        (["--dataset=emojis"], "`dataset` must be one of emoji, cub200"),
         (["--resume"], "`output_dir` must hold a run to go on with"),
     ],
 )

@@ -7,7 +7,7 @@ VALID = "emoji, cub200, cars196, sop, folder:PATH, csv:PATH"
 
 @pytest.mark.parametrize("name", ["mnist", "", "Emoji", "folder:", "folder", "csv:", "zip:a.zip", "cub200:x"])
 def test_unknown_names_list_the_valid_ones(name):
-    with pytest.raises(ValueError, match=f"`name` must be one of {VALID}, got '{name}'"):
+    with pytest.raises(ValueError, match=f"`dataset` must be one of {VALID}, got '{name}'"):
         datasets.load(name)
 
 
