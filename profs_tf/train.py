@@ -1,8 +1,7 @@
 """The train command: `python -m profs_tf.train --flagfile=experiments/emoji.flags`."""
 
 import dataclasses
-import warnings
-from typing import Any, Union
+from typing import Any
 
 import tensorflow as tf
 from absl import flags
@@ -15,18 +14,16 @@ from profs_tf.command_line import USER_ERRORS, FailedRunError, InterruptedRunErr
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.embedding_board import EmbeddingBoard
-from profs_tf.evaluation import embed, evaluate, format_report
+from profs_tf.fitting import fit_from_step, progress_callbacks
 from profs_tf.image_cache import cached
 from profs_tf.image_files import unreadable_files_named
-from profs_tf.images import Preprocessing
-from profs_tf.learning_curves import draw_learning_curves
 from profs_tf.model import ProfsModel
 from profs_tf.pipeline import train_pipeline
 from profs_tf.replicas import part_size
+from profs_tf.run_end import finish
 from profs_tf.run_folder import RunFolder
 from profs_tf.run_log import RunLog
 from profs_tf.sampling.batch_sampler import BatchSampler
-from profs_tf.serving import save_embedder
 from profs_tf.strategies import (
     LostWorkerError,
     agree,
@@ -266,94 +263,6 @@ def describe(
         f"{config.epochs} epochs of {steps_per_epoch} steps, beginning at step {model.steps_taken}",
         flush=True,
     )
-
-
-def progress_callbacks(progress: str) -> list[tf.keras.callbacks.Callback]:
-    """Returns TensorFlow Addons' progress bar where it is asked for; Keras shows the others itself."""
-    if progress != "tqdm":
-        return []
-    with warnings.catch_warnings():
-        # Importing it announces the end of its development, which is no concern of who sees the bar.
-        warnings.simplefilter("ignore")
-        from tensorflow_addons.callbacks import TQDMProgressBar
-    return [TQDMProgressBar()]
-
-
-def fit_from_step(
-    model: ProfsModel,
-    dataset: Union[tf.data.Dataset, tf.distribute.DistributedDataset],
-    epochs: int,
-    steps_per_epoch: int,
-    callbacks: list[tf.keras.callbacks.Callback],
-    verbose: int,
-) -> None:
-    """Trains from the model's step to the end of the last epoch, first completing an epoch left half way."""
-    epoch, done = divmod(model.steps_taken, steps_per_epoch)
-    if done and epoch < epochs:
-        model.fit(
-            dataset,
-            initial_epoch=epoch,
-            epochs=epoch + 1,
-            steps_per_epoch=steps_per_epoch - done,
-            callbacks=callbacks,
-            verbose=verbose,
-        )
-        epoch += 1
-        if model.stop_training:
-            return
-    if epoch < epochs:
-        model.fit(
-            dataset,
-            initial_epoch=epoch,
-            epochs=epochs,
-            steps_per_epoch=steps_per_epoch,
-            callbacks=callbacks,
-            verbose=verbose,
-        )
-
-
-def finish(
-    config: Config,
-    folder: RunFolder,
-    model: ProfsModel,
-    sampler: BatchSampler,
-    recall: RecallCallback,
-    log: RunLog,
-    preprocessing: Preprocessing,
-    test_images: ImageList,
-    board: EmbeddingBoard,
-) -> dict[str, Any]:
-    """Exports the best epoch's embedder, and writes metrics.json, the projector and the learning curves."""
-    embedder = model.embedder
-    if model.distribute_strategy.num_replicas_in_sync > 1:
-        # One that is not spread over replicas: only this process evaluates and exports.
-        embedder = build_model(config, sampler.num_classes, steps_per_epoch=1).embedder
-    embedder.load_weights(str(folder.best_weights)).expect_partial()
-    save_embedder(embedder, preprocessing, folder.embedder)
-    best = dict(recall.best)
-    clusters = config.clustering == "best"
-    if clusters or board.projects:
-        embeddings = embed(embedder, test_images, preprocessing=preprocessing, batch_size=config.batch_size)
-        board.project(embeddings)
-    if clusters:
-        best.update(evaluate(embeddings, test_images.labels, ks=config.ks, seed=config.seed))
-    metrics = {
-        "best": best,
-        "untrained": recall.untrained,
-        "steps": model.steps_taken,
-        "steps_per_projection": sampler.steps_per_projection,
-        "batch_size": sampler.batch_size,
-    }
-    folder.write_metrics(metrics)
-    draw_learning_curves(log.rows, folder.curves)
-    print(
-        f"\nBest epoch: {best['epoch']} of {config.epochs}. "
-        f"On {test_images.num_classes:,} unseen classes, in percent:\n"
-        f"{format_report({'untrained': recall.untrained, 'best': best})}\n"
-        f"Embedder: {folder.embedder}\nCurves: {folder.curves}",
-        flush=True,
-    )
-    return metrics
 
 
 if __name__ == "__main__":
