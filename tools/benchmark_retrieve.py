@@ -2,8 +2,10 @@
 
     python tools/benchmark_retrieve.py                   # 100,000 pictures of 16 x 16 pixels
     python tools/benchmark_retrieve.py --images=10000    # fewer, in a minute
+    python tools/benchmark_retrieve.py --images=3000 --backbone=inception_v1 --image_size=224
 
-Random PNG files are written and embedded by an untrained small network. "Embedder alone" is the signature
+Random PNG files are written and embedded by an untrained network, by default one so small that reading the
+files takes as long as embedding them. "Embedder alone" is the signature
 `encoded_images` on batches of files that are in memory already, one call after another; the index also lists,
 reads and checks the files, and writes. It is killed when half of it is there, and built on; and made once in
 one run, to which the first must be equal in every bit. Then embedded queries are searched for one by one,
@@ -42,7 +44,7 @@ def main() -> None:
         print(json.dumps({**part(Path(arguments.work_dir)), "megabytes": peak_megabytes()}))
         return
     with tempfile.TemporaryDirectory(dir=arguments.work_dir) as folder:
-        report(Path(folder), arguments.images, arguments.d)
+        report(Path(folder), arguments)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -52,18 +54,26 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--images", type=int, default=100_000, help="pictures (default: 100000)")
     parser.add_argument("--d", type=int, default=512, help="dimensions (default: 512)")
+    parser.add_argument("--backbone", default="conv4", help="network (default: conv4)")
+    parser.add_argument(
+        "--image_size", type=int, default=SIDE, help=f"side to which the network's input is scaled ({SIDE})"
+    )
     parser.add_argument("--work_dir", help="folder for 1 GB of temporary files (default: the system's)")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
-def report(folder: Path, num_images: int, dimension: int) -> None:
+def report(folder: Path, arguments: argparse.Namespace) -> None:
     """Prints what was measured."""
+    num_images, dimension, side = arguments.images, arguments.d, arguments.image_size
     write_pictures(folder / "pictures", num_images)
     write_pictures(folder / "one", 1)
-    embedder = profs.build_embedder("conv4", dimension, seed=0)
-    profs.save_embedder(embedder, profs.Preprocessing(SIDE, SIDE), folder / "embedder")
-    print(f"{num_images:,} pictures, {dimension} dimensions, {os.cpu_count()} cores")
+    embedder = profs.build_embedder(arguments.backbone, dimension, seed=0)
+    profs.save_embedder(embedder, profs.Preprocessing(side, side), folder / "embedder")
+    print(
+        f"{num_images:,} pictures, {arguments.backbone} at {side} pixels, {dimension} dimensions, "
+        f"{os.cpu_count()} cores"
+    )
     alone, chunks = run_part("embedder", folder), kill_half_way(folder, num_images)
     subprocess.run(index_command(folder, "killed"), check=True, stdout=subprocess.DEVNULL)
     whole, found = run_part("index", folder), run_part("search", folder)
