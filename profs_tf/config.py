@@ -115,6 +115,11 @@ class Config:
         "File with published weights of the backbone, or what tools/convert_weights.py made of one; "
         "default random weights.",
     )
+    initial_run: Optional[str] = option(
+        None,
+        "Folder of another run of the same backbone and dimension: training begins with its best epoch's "
+        "weights, the head's too. Default random or --pretrained ones.",
+    )
     freeze_batch_norm: str = option(
         "none",
         "What of batch normalisation training leaves alone: nothing, its statistics, its weights too.",
@@ -221,6 +226,11 @@ class Config:
             raise ValueError(
                 f"`images_per_class` must be >= 2 for the loss {self.loss}, got 1: a batch would have no "
                 "positive pair."
+            )
+        if self.initial_run is not None and self.pretrained is not None:
+            raise ValueError(
+                f"`pretrained` must be left out with `initial_run`, got {self.pretrained}: its weights would "
+                "be overwritten."
             )
         self._check_execution()
 

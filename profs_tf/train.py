@@ -17,6 +17,7 @@ from profs_tf.embedding_board import EmbeddingBoard
 from profs_tf.fitting import fit_from_step, progress_callbacks
 from profs_tf.image_cache import cached
 from profs_tf.image_files import unreadable_files_named
+from profs_tf.initial_run import find_initial_weights, load_initial_weights
 from profs_tf.model import ProfsModel
 from profs_tf.pipeline import train_pipeline
 from profs_tf.replicas import part_size
@@ -38,6 +39,7 @@ USAGE = """train: train an image embedding with PROFS and report how well it ret
   python -m profs_tf.train --flagfile=experiments/emoji.flags
   python -m profs_tf.train --flagfile=experiments/emoji.flags --output_dir=runs/baseline --method=baseline
   python -m profs_tf.train --flagfile=experiments/cub.flags --data_dir=/data/CUB_200_2011
+  python -m profs_tf.train --flagfile=experiments/emoji.flags --output_dir=runs/on --initial_run=runs/emoji
   python -m profs_tf.train --output_dir=runs/emoji --resume
   python -m profs_tf.train --flagfile=experiments/emoji.flags --output_dir=runs/gpus --distribute=mirrored
 
@@ -136,6 +138,8 @@ def train_with(
     """
     chief = is_chief(strategy)
     progress = progress if chief else "none"
+    if config.initial_run and not resume:
+        find_initial_weights(config)
     train_images, test_images = load_data(config)
     check_ks(config.ks, len(test_images))
     preprocessing = build_preprocessing(config, train_images)
@@ -184,6 +188,8 @@ def train_with(
     )
     if resume and not checkpoint.restore() and chief:
         print(f"{shared.path} has no checkpoint yet: beginning at step 0.")
+    if config.initial_run and not model.steps_taken:
+        load_initial_weights(model.embedder, config)
     agree(strategy, "step", model.steps_taken)
     check_epochs(config.epochs, model.steps_taken, steps_per_epoch)
     if resume and chief:
@@ -252,9 +258,10 @@ def describe(
     number = model.distribute_strategy.num_replicas_in_sync
     if number > 1:
         devices += f" ({number} replicas, {sampler.batch_size // number} images of a batch each)"
+    weights = f", first those of {config.initial_run}" if config.initial_run else ""
     print(
         f"{config.method} with the {config.loss} loss, {config.backbone} on {devices}, "
-        f"{model.embedder.count_params():,} weights\n"
+        f"{model.embedder.count_params():,} weights{weights}\n"
         f"training: {len(train_images):,} images of {train_images.num_classes:,} classes, "
         f"unseen: {len(test_images):,} images of {test_images.num_classes:,} classes\n"
         f"batches of {sampler.batch_size}: {sampler.classes_per_batch} classes x {sampler.images_per_class} "

@@ -96,6 +96,15 @@ def test_a_finished_run_can_be_taken_further(whole_run, mined_arguments, tmp_pat
     assert Config.from_json((folder / "config.json").read_text()).epochs == 3
 
 
+def test_begins_where_another_run_was_best(whole_run, train_arguments, tmp_path):
+    folder = tmp_path / "on"
+    options = ("--epochs=1", f"--initial_run={whole_run[0]}", "--progress=none")
+    done = run_command("train", *train_arguments, *options, f"--output_dir={folder}")
+    assert f"first those of {whole_run[0]}" in done.stdout
+    best = json.loads((whole_run[0] / "metrics.json").read_text())["best"]
+    assert float(log_rows(folder)[0]["recall@1"]) == best["recall@1"]
+
+
 def test_an_existing_run_is_refused_before_training(whole_run, train_arguments):
     folder, _ = whole_run
     before = (folder / "metrics.json").read_bytes()
