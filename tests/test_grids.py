@@ -17,6 +17,8 @@ from profs_tf.building import build_loss, build_sampler  # noqa: E402
 
 GRIDS = sorted((ROOT / "experiments/grids").glob("*.yaml"))
 EMOJI = [path for path in GRIDS if path.stem.startswith("emoji")]
+# Grids by which values are chosen.
+CHOOSING = ("emoji_margins", "emoji_regimes", "emoji_tuning")
 LOSSES = {
     "contrastive",
     "triplet",
@@ -45,7 +47,15 @@ def configs_of(name):
 
 
 def test_there_is_a_grid_for_the_tables_and_for_each_figure():
-    names = ["emoji_margins", "emoji_proximal", "emoji_steps", "emoji_table", "emoji_tuning", "paper"]
+    names = [
+        "emoji_margins",
+        "emoji_proximal",
+        "emoji_regimes",
+        "emoji_steps",
+        "emoji_table",
+        "emoji_tuning",
+        "paper",
+    ]
     assert [path.stem for path in GRIDS] == names
 
 
@@ -98,12 +108,13 @@ def test_forms_of_a_loss_differ_in_nothing_but_the_method():
 @pytest.mark.parametrize("path", EMOJI, ids=lambda path: path.stem)
 def test_emoji_grids_share_one_network_and_one_budget(path):
     # Values are never chosen by the test classes.
-    held_out = 0.2 if path.stem in ("emoji_margins", "emoji_tuning") else None
+    held_out = 0.2 if path.stem in CHOOSING else None
     for run in read_grid(path):
         config = run.config(FOLDER)
         assert (config.dataset, config.backbone, config.embedding_dim) == ("emoji", "conv4", 128)
-        assert (config.epochs, config.steps_per_epoch, config.batch_size) == (10, 100, 128)
-        assert (config.images_per_class, config.patience, config.validation_classes) == (2, None, held_out)
+        assert (config.batch_size, config.patience, config.validation_classes) == (128, None, held_out)
+        if path.stem != "emoji_regimes" or not run.setting:
+            assert (config.epochs, config.steps_per_epoch, config.images_per_class) == (10, 100, 2)
 
 
 def test_a_name_stands_for_the_same_run_in_all_grids():
@@ -148,6 +159,15 @@ def test_the_proximal_grid_has_the_weights_of_the_pull():
         assert (config.loss, config.method, config.steps_per_projection) == ("margin", "profs", None)
         weights.setdefault(config.seed, []).append(config.proximal_weight)
     assert weights == {seed: [0.0, 1e-4, 1e-3, 1e-2, 1e-1] for seed in range(3)}
+
+
+def test_trained_regimes_begin_with_a_run_of_the_tuning():
+    trained = [config for config in configs_of("emoji_regimes").values() if config.initial_run]
+    assert len(trained) == 2 * 6
+    (initial,) = {config.initial_run for config in trained}
+    runs = {run.name: run.config(FOLDER) for run in runs_of("emoji_tuning")}
+    assert Path(initial).parent == Path("runs/grid")
+    assert runs[Path(initial).name].learning_rate == 3e-3
 
 
 def test_the_paper_s_grid_has_every_row_with_a_flag_file_on_its_three_data_sets():
