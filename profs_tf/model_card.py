@@ -10,6 +10,7 @@ from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.export_formats import FORMATS
 from profs_tf.images import Preprocessing
+from profs_tf.run_folder import RunFolder
 from profs_tf.run_log import read_log
 from profs_tf.version import __version__
 
@@ -131,6 +132,11 @@ def _split(images: ImageList) -> str:
 
 
 def _origin(config: Config) -> str:
+    if config.initial_run is not None:
+        run = RunFolder(config.initial_run)
+        # Under what licence weights stand is inherited.
+        own = f", whose own were {_origin(run.read_config())}" if run.config.exists() else ""
+        return f"of the best epoch of the run {config.initial_run}{own}"
     brings_weights = config.backbone not in _PUBLISHED and config.backbone != "conv4"
     if config.pretrained is None and not brings_weights:
         return f"random (seed {config.seed})"

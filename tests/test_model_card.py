@@ -90,6 +90,16 @@ def test_names_origin_and_licence_of_the_weights():
         assert text in card(dataclasses.replace(CONFIG, backbone=backbone, pretrained=None))
 
 
+def test_origin_of_the_weights_goes_back_beyond_another_run(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    RunFolder(first).create(Config(backbone="resnet50", pretrained="imagenet"))
+    RunFolder(second).create(Config(backbone="resnet50", initial_run=str(first)))
+    text = card(Config(backbone="resnet50", initial_run=str(second)))
+    assert f"of the run {second}, whose own were of the best epoch of the run {first}, whose own were" in text
+    assert "read from imagenet. The published ones: keras.applications" in text
+    assert "| initial weights | of the best epoch of the run gone |" in card(Config(initial_run="gone"))
+
+
 def test_says_what_is_different_without_normalisation_scaling_evaluation_and_method():
     config = dataclasses.replace(CONFIG, method="baseline", validation_classes=0.2)
     text = card(config, Preprocessing(0, 48), {"saved_model": 0.0}, normalized=False, metrics={})
