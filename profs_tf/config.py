@@ -227,6 +227,8 @@ class Config:
                 f"`images_per_class` must be >= 2 for the loss {self.loss}, got 1: a batch would have no "
                 "positive pair."
             )
+        if self.initial_run == "":
+            raise ValueError("`initial_run` must name the folder of a run. Leave the flag out to begin anew.")
         if self.initial_run is not None and self.pretrained is not None:
             raise ValueError(
                 f"`pretrained` must be left out with `initial_run`, got {self.pretrained}: its weights would "

@@ -70,6 +70,7 @@ def main(values: flags.FlagValues) -> None:
         normalized="normalize" in (layer.name for layer in embedder.layers),
         num_weights=embedder.count_params(),
         metrics=metrics_of_run(folder, config),
+        origin=folder.read_origin(),
     )
     plain = dataclasses.replace(config, precision="float32")
     differences = export_embedder(

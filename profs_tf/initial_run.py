@@ -1,6 +1,7 @@
 """Beginning where another run ended: the weights of its best epoch."""
 
 from pathlib import Path
+from typing import Optional
 
 import tensorflow as tf
 
@@ -11,34 +12,48 @@ from profs_tf.run_folder import RunFolder
 _SAME = ("backbone", "embedding_dim")
 
 
-def find_initial_weights(config: Config) -> Path:
-    """Returns where the weights of the configuration's `initial_run` are.
+def find_initial_run(config: Config) -> Optional[RunFolder]:
+    """Returns the folder of the configuration's `initial_run`; None where it names none.
 
     Raises:
         FileNotFoundError: if the folder holds no run that was evaluated.
-        ValueError: if that run's embedder is another one.
+        ValueError: if its configuration cannot be read, or that run's embedder is another one.
     """
-    folder = RunFolder(config.initial_run or "")
+    if config.initial_run is None:
+        return None
+    folder = RunFolder(config.initial_run)
     if not folder.config.exists() or not folder.best_weights.with_suffix(".index").exists():
         raise FileNotFoundError(
             f"`initial_run` must be the folder of a run with a best epoch, but {folder.path} has no "
             f"{folder.config.name} or no {folder.best_weights.relative_to(folder.path)}. Train it first."
         )
-    other = folder.read_config()
+    try:
+        other = folder.read_config()
+    except ValueError as error:
+        raise ValueError(
+            f"`initial_run` must be a run that this version can read, got {folder.config}: {error}"
+        ) from error
     for name in _SAME:
         if getattr(other, name) != getattr(config, name):
             raise ValueError(
                 f"`initial_run` must have this run's `{name}`, {getattr(config, name)}, but "
                 f"{folder.path} has {getattr(other, name)}. Pass --{name}={getattr(other, name)}."
             )
-    return folder.best_weights
+    return folder
 
 
-def load_initial_weights(embedder: tf.keras.Model, config: Config) -> None:
-    """Sets all weights of the embedder to those of `initial_run`.
+def load_initial_weights(embedder: tf.keras.Model, weights: Path) -> None:
+    """Sets all weights of the embedder to those of the best epoch of another run.
 
     Raises:
-        FileNotFoundError, ValueError: as `find_initial_weights`.
+        ValueError: if the files are damaged or not of this embedder.
     """
-    weights = find_initial_weights(config)
-    embedder.load_weights(str(weights)).assert_existing_objects_matched()
+    try:
+        embedder.load_weights(str(weights)).assert_existing_objects_matched()
+    except (tf.errors.OpError, IndexError, AssertionError, ValueError) as error:
+        # TensorFlow's text goes on for pages.
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(
+            f"`initial_run` must hold whole weights of this embedder, got {weights}: {reason}. "
+            "Copy or train that run again."
+        ) from error

@@ -10,7 +10,6 @@ from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.export_formats import FORMATS
 from profs_tf.images import Preprocessing
-from profs_tf.run_folder import RunFolder
 from profs_tf.run_log import read_log
 from profs_tf.version import __version__
 
@@ -21,17 +20,6 @@ _METHODS = {
     "profs": "PROFS, alternating projections onto feasible sets (Can, Gürbüz, Alatan)",
     "profs_hncm": "PROFS with hard negative class mining (Can, Gürbüz, Alatan)",
     "baseline": "ordinary batches, no penalty",
-}
-
-_SLIM = "TF-Slim's checkpoint, trained on ImageNet; its repository is under the Apache License 2.0"
-# Under what the published weights of a backbone stand, as their publishers say.
-_PUBLISHED = {
-    "inception_v1": _SLIM,
-    "inception_v2": _SLIM,
-    "bn_inception": "Caffe's BN-Inception as a PyTorch state dict, trained on ImageNet; "
-    "no licence comes with the file",
-    "googlenet": "Caffe's model zoo, BVLC GoogLeNet, trained on ImageNet; released for unrestricted use",
-    "resnet50": "keras.applications, trained on ImageNet; the authors' release is under the MIT License",
 }
 
 _LOADING = {
@@ -63,6 +51,8 @@ class Trained(NamedTuple):
     num_weights: int
     metrics: dict[str, dict[str, float]]
     """`untrained` and `best`, each a report by name; empty where nothing was evaluated."""
+    origin: str
+    """Of the weights with which training began."""
 
 
 def metrics_of_log(path: Path, ks: Sequence[int]) -> dict[str, dict[str, float]]:
@@ -122,7 +112,7 @@ def _training(config: Config, trained: Trained) -> str:
         "epochs": f"at most {config.epochs}; the best one's weights, by Recall@{min(config.ks)}",
         "seed": config.seed,
         "backbone": f"{config.backbone}, {trained.num_weights:,} weights with the head",
-        "initial weights": _origin(config),
+        "initial weights": trained.origin,
     }
     return "## Training\n\n" + _table(("", ""), list(rows.items()))
 
@@ -131,29 +121,12 @@ def _split(images: ImageList) -> str:
     return f"{len(images):,} images of {images.num_classes:,} classes"
 
 
-def _origin(config: Config) -> str:
-    if config.initial_run is not None:
-        run = RunFolder(config.initial_run)
-        # Under what licence weights stand is inherited.
-        own = f", whose own were {_origin(run.read_config())}" if run.config.exists() else ""
-        return f"of the best epoch of the run {config.initial_run}{own}"
-    brings_weights = config.backbone not in _PUBLISHED and config.backbone != "conv4"
-    if config.pretrained is None and not brings_weights:
-        return f"random (seed {config.seed})"
-    if config.backbone.startswith("keras_cv:"):
-        return "the KerasCV preset's, where it has any; its page names data and licence"
-    if brings_weights:
-        return f"those of {config.backbone}, under the licence of whoever trained it"
-    published = _PUBLISHED.get(config.backbone, "")
-    return f"read from {config.pretrained}. The published ones: {published}. Check where your file is from."
-
-
 def _figures(reports: Mapping[str, Mapping[str, float]]) -> str:
     if not reports:
         return "## Figures\n\nNothing was evaluated.\n"
     names = [name for name in reports.get("best", reports.get("untrained", {})) if _is_share(name)]
     rows = []
-    for line, title in (("untrained", "untrained network"), ("best", "this embedder")):
+    for line, title in (("untrained", "before training"), ("best", "this embedder")):
         report = reports.get(line, {})
         if report:
             epoch = f", epoch {report['epoch']:g}" if line == "best" else ""

@@ -152,8 +152,11 @@ def _listed(path: Optional[str]) -> list[str]:
     if path is None:
         return []
     try:
-        return [line for line in Path(path).read_text("utf-8-sig").splitlines() if line]
-    except (OSError, UnicodeDecodeError) as error:
+        text = Path(path).read_text("utf-8-sig")
+        if "\0" in text:
+            raise UnicodeError("it has zero bytes")
+        return [line for line in text.splitlines() if line.strip()]
+    except (OSError, UnicodeError) as error:
         raise ValueError(
             f"`query_list` must be a text file in UTF-8 that names picture files, one a line, got {path} "
             f"({error})."

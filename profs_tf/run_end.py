@@ -51,10 +51,11 @@ def finish(
     }
     folder.write_metrics(metrics)
     draw_learning_curves(log.rows, folder.curves)
+    first = "untrained" if config.initial_run is None else "first"
     print(
         f"\nBest epoch: {best['epoch']} of {config.epochs}. "
         f"On {test_images.num_classes:,} unseen classes, in percent:\n"
-        f"{format_report({'untrained': recall.untrained, 'best': best})}\n"
+        f"{format_report({first: recall.untrained, 'best': best})}\n"
         f"Embedder: {folder.embedder}\nCurves: {folder.curves}",
         flush=True,
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 from profs_tf.config import Config
+from profs_tf.weights_origin import origin_of
 
 # Beside the weights themselves: two moments and one anchor for each in two checkpoints, the best epoch's
 # weights, the exported embedder.
@@ -18,15 +19,16 @@ class RunFolder:
     """Paths of a run's files.
 
     Attributes:
-        path: the folder; with config.json, log.csv, metrics.json, learning_curves.png and the folders
-            checkpoints, tensorboard, best and embedder in it.
+        path: the folder; with config.json, log.csv, metrics.json, learning_curves.png, initial_weights.txt if
+            it begins with another run's, and the folders checkpoints, tensorboard, best and embedder in it.
     """
 
     def __init__(self, path: Union[str, os.PathLike]) -> None:
         """Names the folder; touches nothing."""
         if not path:
             raise ValueError("`output_dir` must name a folder for the run. Pass --output_dir=FOLDER.")
-        self.path = Path(path).expanduser()
+        # Not Path's own, which fails for a user that is not known.
+        self.path = Path(os.path.expanduser(path))
         self.config = self.path / "config.json"
         self.log = self.path / "log.csv"
         self.metrics = self.path / "metrics.json"
@@ -35,6 +37,7 @@ class RunFolder:
         self.tensorboard = self.path / "tensorboard"
         self.best_weights = self.path / "best" / "weights"
         self.embedder = self.path / "embedder"
+        self.origin = self.path / "initial_weights.txt"
         # The folders that `create` made, the innermost first; None before it.
         self._made: Optional[list[Path]] = None
 
@@ -66,6 +69,20 @@ class RunFolder:
                 f"`output_dir` must be writable, got {self.path}: {error.strerror}."
             ) from error
 
+    def write_origin(self, of_initial_run: str) -> None:
+        """Writes where the first weights come from: other runs may be gone when it is asked.
+
+        Args:
+            of_initial_run: that of the run whose weights this one begins with.
+        """
+        write_atomically(self.origin, origin_of(self.read_config(), of_initial_run) + "\n")
+
+    def read_origin(self) -> str:
+        """Returns where the first weights come from, as it was written or by the configuration."""
+        if self.origin.exists():
+            return self.origin.read_text("utf-8").strip()
+        return origin_of(self.read_config())
+
     def write_config(self, config: Config) -> None:
         """Writes config.json."""
         write_atomically(self.config, config.to_json())
@@ -77,7 +94,7 @@ class RunFolder:
         """
         if self._made is None or (self.checkpoints.exists() and any(self.checkpoints.iterdir())):
             return
-        for file in (self.config, self.log, self.metrics, self.curves):
+        for file in (self.config, self.origin, self.log, self.metrics, self.curves):
             file.unlink(missing_ok=True)
         for folder in (self.checkpoints, self.tensorboard, self.best_weights.parent, self.embedder):
             shutil.rmtree(folder, ignore_errors=True)

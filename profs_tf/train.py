@@ -17,7 +17,7 @@ from profs_tf.embedding_board import EmbeddingBoard
 from profs_tf.fitting import fit_from_step, progress_callbacks
 from profs_tf.image_cache import cached
 from profs_tf.image_files import unreadable_files_named
-from profs_tf.initial_run import find_initial_weights, load_initial_weights
+from profs_tf.initial_run import find_initial_run, load_initial_weights
 from profs_tf.model import ProfsModel
 from profs_tf.pipeline import train_pipeline
 from profs_tf.replicas import part_size
@@ -138,8 +138,7 @@ def train_with(
     """
     chief = is_chief(strategy)
     progress = progress if chief else "none"
-    if config.initial_run and not resume:
-        find_initial_weights(config)
+    initial_run = None if resume else find_initial_run(config)
     train_images, test_images = load_data(config)
     check_ks(config.ks, len(test_images))
     preprocessing = build_preprocessing(config, train_images)
@@ -152,6 +151,8 @@ def train_with(
     folder.check_space(model.embedder.count_params())
     if not resume:
         folder.create(config)
+    if initial_run is not None:
+        folder.write_origin(initial_run.read_origin())
     train_images, test_images = (
         cached(images, preprocessing, config.cache, config.cache_dir, progress=progress != "none")
         for images in (train_images, test_images)
@@ -188,8 +189,8 @@ def train_with(
     )
     if resume and not checkpoint.restore() and chief:
         print(f"{shared.path} has no checkpoint yet: beginning at step 0.")
-    if config.initial_run and not model.steps_taken:
-        load_initial_weights(model.embedder, config)
+    if not model.steps_taken and (initial_run := find_initial_run(config)) is not None:
+        load_initial_weights(model.embedder, initial_run.best_weights)
     agree(strategy, "step", model.steps_taken)
     check_epochs(config.epochs, model.steps_taken, steps_per_epoch)
     if resume and chief:

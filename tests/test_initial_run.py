@@ -1,9 +1,11 @@
+import os
+
 import numpy as np
 import pytest
 
 import profs_tf as profs
 from profs_tf.config import Config
-from profs_tf.initial_run import find_initial_weights, load_initial_weights
+from profs_tf.initial_run import find_initial_run, load_initial_weights
 from profs_tf.run_folder import RunFolder
 
 
@@ -24,7 +26,8 @@ def run(tmp_path):
 def test_all_weights_are_those_of_the_other_run(run):
     path, trained = run
     embedder = profs.build_embedder("conv4", 8, seed=2)
-    load_initial_weights(embedder, config_of(initial_run=str(path), method="baseline"))
+    folder = find_initial_run(config_of(initial_run=str(path), method="baseline"))
+    load_initial_weights(embedder, folder.best_weights)
     for got, wanted in zip(embedder.get_weights(), trained.get_weights()):
         np.testing.assert_array_equal(got, wanted)
 
@@ -38,7 +41,7 @@ def test_all_weights_are_those_of_the_other_run(run):
 )
 def test_another_embedder_is_refused(run, values, message):
     with pytest.raises(ValueError, match=message):
-        find_initial_weights(config_of(initial_run=str(run[0]), **values))
+        find_initial_run(config_of(initial_run=str(run[0]), **values))
 
 
 def test_a_folder_without_a_best_epoch_is_refused(run, tmp_path):
@@ -46,7 +49,48 @@ def test_a_folder_without_a_best_epoch_is_refused(run, tmp_path):
         file.unlink()
     for path in (run[0], tmp_path / "nowhere"):
         with pytest.raises(FileNotFoundError, match="`initial_run` must be the folder of a run with a best"):
-            find_initial_weights(config_of(initial_run=str(path)))
+            find_initial_run(config_of(initial_run=str(path)))
+
+
+def test_a_configuration_of_another_version_is_refused_with_its_file(run):
+    for text in ("{", '{"sead": 1}'):
+        (run[0] / "config.json").write_text(text)
+        with pytest.raises(
+            ValueError, match="`initial_run` must be a run that this version can read, .*json"
+        ):
+            find_initial_run(config_of(initial_run=str(run[0])))
+
+
+def truncate_data(folder):
+    os.truncate(folder / "weights.data-00000-of-00001", 500)
+
+
+def truncate_index(folder):
+    os.truncate(folder / "weights.index", 100)
+
+
+def remove_data(folder):
+    (folder / "weights.data-00000-of-00001").unlink()
+
+
+@pytest.mark.parametrize("damage", [truncate_data, truncate_index, remove_data])
+def test_damaged_weights_are_refused_with_their_file(run, damage):
+    damage(run[0] / "best")
+    embedder = profs.build_embedder("conv4", 8, seed=2)
+    with pytest.raises(ValueError, match="`initial_run` must hold whole weights of this embedder, .*best"):
+        load_initial_weights(embedder, run[0] / "best" / "weights")
+
+
+def test_weights_of_another_embedder_are_refused(run):
+    embedder = profs.build_embedder("conv4", 16, seed=2)
+    with pytest.raises(ValueError, match="`initial_run` must hold whole weights of this embedder"):
+        load_initial_weights(embedder, run[0] / "best" / "weights")
+
+
+def test_no_initial_run_is_none_and_an_empty_one_is_refused():
+    assert find_initial_run(config_of()) is None
+    with pytest.raises(ValueError, match="`initial_run` must name the folder of a run"):
+        config_of(initial_run="")
 
 
 def test_pretrained_weights_beside_it_are_refused():

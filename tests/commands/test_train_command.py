@@ -103,6 +103,8 @@ def test_begins_where_another_run_was_best(whole_run, train_arguments, tmp_path)
     assert f"first those of {whole_run[0]}" in done.stdout
     best = json.loads((whole_run[0] / "metrics.json").read_text())["best"]
     assert float(log_rows(folder)[0]["recall@1"]) == best["recall@1"]
+    origin = (folder / "initial_weights.txt").read_text()
+    assert origin == f"of the best epoch of the run {whole_run[0]}, whose own were random (seed 0)\n"
 
 
 def test_an_existing_run_is_refused_before_training(whole_run, train_arguments):
