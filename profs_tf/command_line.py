@@ -16,6 +16,8 @@ from typing import Callable, Optional
 import tensorflow as tf
 from absl import flags, logging
 
+from profs_tf.error_text import first_line
+
 FAILED = 1
 BAD_USE = 2
 INTERRUPTED = 130
@@ -82,7 +84,7 @@ def run(
         _exit(f"{name}{error}", FAILED)
     except _MACHINE_ERRORS as error:
         logging.debug("The error in full:", exc_info=True)
-        _exit(f"{name}{_first_line(error)}", FAILED)
+        _exit(f"{name}{first_line(error)}", FAILED)
 
 
 def check_values(values: flags.FlagValues, least: dict, files: tuple) -> None:
@@ -117,12 +119,6 @@ def _terminated_as_interrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, previous)
-
-
-def _first_line(error: Exception) -> str:
-    """Returns the error's kind and the first line of its text: TensorFlow adds its graph below."""
-    text = str(getattr(error, "message", None) or error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
 
 
 def describe_flags(values: flags.FlagValues) -> str:

@@ -6,6 +6,7 @@ from typing import Optional
 import tensorflow as tf
 
 from profs_tf.config import Config
+from profs_tf.error_text import first_line
 from profs_tf.run_folder import RunFolder
 
 # What decides which weights an embedder has.
@@ -51,9 +52,7 @@ def load_initial_weights(embedder: tf.keras.Model, weights: Path) -> None:
     try:
         embedder.load_weights(str(weights)).assert_existing_objects_matched()
     except (tf.errors.OpError, IndexError, AssertionError, ValueError) as error:
-        # TensorFlow's text goes on for pages.
-        reason = str(error).strip().splitlines()[0]
         raise ValueError(
-            f"`initial_run` must hold whole weights of this embedder, got {weights}: {reason}. "
+            f"`initial_run` must hold whole weights of this embedder, got {weights}: {first_line(error)}. "
             "Copy or train that run again."
         ) from error

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from profs_tf.datasets.image_list import ImageList
+from profs_tf.error_text import first_line
 from profs_tf.image_files import encode_anew, read_all_encoded
 from profs_tf.images import Preprocessing, decode, prepare_for_evaluation
 
@@ -139,7 +140,7 @@ def load_signature(path: Union[str, os.PathLike], name: str) -> tf.types.experim
         loaded = tf.saved_model.load(str(path))
     except (OSError, tf.errors.OpError) as error:
         raise ValueError(
-            f"`embedder` must be a SavedModel that can be read, got {path}: {str(error).splitlines()[0]}."
+            f"`embedder` must be a SavedModel that can be read, got {path}: {first_line(error)}."
         ) from error
     embed = loaded.signatures.get(name)
     if embed is None or "embeddings" not in embed.structured_outputs:

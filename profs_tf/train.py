@@ -259,7 +259,7 @@ def describe(
     number = model.distribute_strategy.num_replicas_in_sync
     if number > 1:
         devices += f" ({number} replicas, {sampler.batch_size // number} images of a batch each)"
-    weights = f", first those of {config.initial_run}" if config.initial_run else ""
+    weights = f", first those of {config.initial_run}" if config.initial_run is not None else ""
     print(
         f"{config.method} with the {config.loss} loss, {config.backbone} on {devices}, "
         f"{model.embedder.count_params():,} weights{weights}\n"
