@@ -1,6 +1,7 @@
 """The grid files: every run is a valid configuration, of the row of the paper that it says."""
 
 import csv
+import dataclasses
 import re
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from profs_tf.building import build_loss, build_sampler  # noqa: E402
 GRIDS = sorted((ROOT / "experiments/grids").glob("*.yaml"))
 EMOJI = [path for path in GRIDS if path.stem.startswith("emoji")]
 # Grids by which values are chosen.
-CHOOSING = ("emoji_margins", "emoji_regimes", "emoji_tuning")
+CHOOSING = ("emoji_ablations", "emoji_margins", "emoji_regimes", "emoji_tuning")
 LOSSES = {
     "contrastive",
     "triplet",
@@ -48,6 +49,7 @@ def configs_of(name):
 
 def test_there_is_a_grid_for_the_tables_and_for_each_figure():
     names = [
+        "emoji_ablations",
         "emoji_margins",
         "emoji_proximal",
         "emoji_regimes",
@@ -159,6 +161,23 @@ def test_the_proximal_grid_has_the_weights_of_the_pull():
         assert (config.loss, config.method, config.steps_per_projection) == ("margin", "profs", None)
         weights.setdefault(config.seed, []).append(config.proximal_weight)
     assert weights == {seed: [0.0, 1e-4, 1e-3, 1e-2, 1e-1] for seed in range(3)}
+
+
+def test_ablations_leave_out_one_part_each():
+    as_it_is = {run.row: config for run, config in configs_of("emoji_regimes").items() if not run.setting}
+    changes = {}
+    for run, config in configs_of("emoji_ablations").items():
+        differing = {
+            name: value
+            for name, value in dataclasses.asdict(config).items()
+            if value != getattr(as_it_is[run.row], name) and name != "output_dir"
+        }
+        changes.setdefault(run.setting, []).append(differing)
+    assert changes == {
+        "part=no_pull": [{"proximal_weight": 0.0}] * 4,
+        "part=cyclic": [{"representative_draw": "cyclic"}] * 4,
+        "part=one_hard_class": [{"hard_classes_per_seed": 1}] * 4,
+    }
 
 
 def test_trained_regimes_begin_with_a_run_of_the_tuning():

@@ -58,6 +58,10 @@ def build_page(data: ReportData) -> Page:
     for axis in tables.AXES:
         page.add_table(tables.curve_table(data, axis))
         add(page, data, f"Recall@1 against {axis}", plots.curves_along, [axis])
+    for label in data.labels:
+        table = tables.settings_table(data, label)
+        if table.is_run:
+            page.add_table(table)
     add(page, data, "Learning curves", plots.learning_curves, list(data.families))
     for label in data.labels:
         page.add_table(tables.cost_table(data, label))

@@ -192,6 +192,44 @@ def test_differences_stand_beside_the_paper_s(written):
     assert (absent["R@1"], absent["pairs"]) == (tables.NOT_RUN, "0")
 
 
+def test_the_mean_of_the_losses_counts_each_loss_once(tmp_path):
+    # Contrastive: +2.83 of three pairs, as above. Multi-similarity: one pair, +1.
+    rows = lines()
+    for method, percent in (("MS", 60.0), ("MS-PROFS", 61.0)):
+        rows.append({**rows[0], "method": method, "percent": str(percent), "run": method})
+    write(tmp_path, rows)
+    data = read(tmp_path)
+    cells = table_cells(
+        tables.difference_table(data, "emoji"), loss=tables.MEAN_OF_LOSSES, difference="PROFS - baseline"
+    )
+    low, high = stats.t.interval(0.95, 1, loc=11.5 / 6, scale=stats.sem([17 / 6, 1.0]))
+    assert cells["R@1"] == f"{11.5 / 6:+.2f} ± {(high - low) / 2:.2f}"
+    assert (cells["pairs"], cells["paper R@1 SOP"]) == ("2", tables.UNKNOWN)
+
+
+def test_other_settings_are_paired_within_themselves(tmp_path):
+    rows = lines()
+    for variant_row, percents in ((rows[0], (40.0, 42.0)), (rows[6], (41.0, 42.5))):
+        for seed, percent in enumerate(percents):
+            changes = {"seed": str(seed), "setting": "regime=trained", "percent": str(percent)}
+            rows.append({**variant_row, **changes, "run": f"{variant_row['method']}-trained-{seed}"})
+    write(tmp_path, rows)
+    table = tables.settings_table(read(tmp_path), "emoji")
+    # M and lambda have figures of their own.
+    assert [row[:2] for row in table.rows] == [["contrastive", "as it is"], ["contrastive", "regime=trained"]]
+    cells = table_cells(table, setting="regime=trained")
+    assert (cells["baseline"], cells["PROFS"]) == ("41.00 ± 12.71", "41.75 ± 9.53")
+    # 1 and 0.5: 0.75 +- t(0.975, 1) * 0.25.
+    assert cells["PROFS - baseline"] == "+0.75 ± 3.18"
+    assert (cells["PROFS + HNCM"], cells["HNCM - PROFS"]) == (tables.NOT_RUN, tables.NOT_RUN)
+    assert table_cells(table, setting="as it is")["PROFS - baseline"] == "+2.83 ± 0.72"
+
+
+def test_no_other_settings_make_no_table(written):
+    assert not tables.settings_table(read(written), "emoji").is_run
+    assert "under other settings" not in (written / "report" / "report.md").read_text("utf-8")
+
+
 def test_curves_have_the_settings_of_their_axis_alone(written):
     data = read(written)
     points = tables.curve(data, ("1", "C-PROFS"), "emoji", "M")

@@ -6,8 +6,16 @@ import io
 import math
 
 from grid_report.data import VARIANTS, ReportData
-from grid_report.statistics import estimate
-from grid_report.tables import AXES, curve_rows, difference
+from grid_report.statistics import Estimate, estimate
+from grid_report.tables import (
+    AXES,
+    DIFFERENCES,
+    MEAN_OF_LOSSES,
+    VARIANT_NAMES,
+    curve_rows,
+    difference,
+    mean_difference,
+)
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -18,7 +26,6 @@ THEMES = {
 }
 _SIZE = (6.0, 4.0)
 _DPI = 110
-_VARIANT_NAMES = dict(zip(VARIANTS, ("baseline", "PROFS", "PROFS + HNCM")))
 
 
 class Picture:
@@ -71,7 +78,7 @@ def learning_curves(data: ReportData, family: str, label: str, theme: str):
             drawn = True
             steps = sorted(set.intersection(*(set(curve) for curve in curves)))
             means = [sum(curve[step] for curve in curves) / len(curves) for step in steps]
-            picture.axis.plot(steps, means, color=colour, linewidth=2, label=_VARIANT_NAMES[variant])
+            picture.axis.plot(steps, means, color=colour, linewidth=2, label=VARIANT_NAMES[variant])
     return picture.png("step", "Recall@1, %") if drawn else None
 
 
@@ -80,36 +87,41 @@ def _recall_curve(log: list) -> dict:
 
 
 def differences(data: ReportData, label: str, theme: str):
-    """Returns the paired differences of Recall@1 with their intervals, a line a loss; or None."""
-    found = [
-        (family, place, difference(data, variants, label, "R@1", one, other))
-        for family, variants in data.families.items()
-        for place, (one, other) in enumerate((("profs", "baseline"), ("profs_hncm", "profs")))
-        if one in variants and other in variants
-    ]
+    """Returns paired differences of Recall@1 with their intervals, by loss, then their mean; or None."""
+    found = []
+    for place, (_, one, other) in enumerate(DIFFERENCES):
+        found += [
+            (family.replace("_", " "), place, difference(data, variants, label, "R@1", one, other))
+            for family, variants in data.families.items()
+        ]
+        found.append((MEAN_OF_LOSSES, place, mean_difference(data, label, "R@1", one, other)))
     found = [item for item in found if item[2]]
     if not found:
         return None
-    families = list(dict.fromkeys(family for family, _, _ in found))
-    picture = Picture(theme, f"Change of Recall@1, {label}", height=1.4 + 0.5 * len(families))
-    names = ("PROFS - baseline", "HNCM - PROFS")
-    for place, name in enumerate(names):
-        items = [(families.index(family), mean) for family, its_place, mean in found if its_place == place]
+    drawn = {name for name, _, _ in found}
+    names = [family.replace("_", " ") for family in data.families]
+    names = [name for name in [*names, MEAN_OF_LOSSES] if name in drawn]
+    picture = Picture(theme, f"Change of Recall@1, {label}", height=1.4 + 0.5 * len(names))
+    for place, (text, *_) in enumerate(DIFFERENCES):
+        items = [(names.index(name), mean) for name, its_place, mean in found if its_place == place]
         if items:
             picture.axis.errorbar(
                 [mean.mean for _, mean in items],
                 [-line - 0.2 * place for line, _ in items],
-                xerr=[mean.half_width or 0.0 for _, mean in items],
+                xerr=[_bar(mean) for _, mean in items],
                 fmt="o",
                 capsize=3,
                 color=picture.colours[place + 1],
-                label=name,
+                label=text,
             )
     picture.axis.axvline(0.0, color=picture.ink, linewidth=1)
-    picture.axis.set_yticks(
-        [-line - 0.1 for line in range(len(families))], [family.replace("_", " ") for family in families]
-    )
+    picture.axis.set_yticks([-line - 0.1 for line in range(len(names))], names)
     return picture.png("percentage points, 95 % interval")
+
+
+def _bar(found: Estimate) -> float:
+    """Returns half of an interval's width; one value has no interval, and no bar is drawn."""
+    return math.nan if found.half_width is None else found.half_width
 
 
 def curves_along(data: ReportData, axis: str, label: str, theme: str):
@@ -128,7 +140,7 @@ def curves_along(data: ReportData, axis: str, label: str, theme: str):
         picture.axis.errorbar(
             [places[value] for value, *_ in points],
             [found.mean for _, _, found, _ in points],
-            yerr=[found.half_width or 0.0 for _, _, found, _ in points],
+            yerr=[_bar(found) for _, _, found, _ in points],
             marker="o",
             capsize=3,
             color=picture.colours[number % len(picture.colours)],

@@ -10,9 +10,14 @@ from grid_report.statistics import estimate, paired_difference
 NOT_RUN = "not run"
 # Where there is nothing to say: the paper has no such figure, or a time was not kept.
 UNKNOWN = "-"
+# The setting of a row that further axes leave as it is.
+AS_IT_IS = "as it is"
+VARIANT_NAMES = dict(zip(VARIANTS, ("baseline", "PROFS", "PROFS + HNCM")))
+MEAN_OF_LOSSES = "mean of the losses"
 # The axis of a grid, the column of its values, and what its figure in the paper is called.
 AXES = {"M": ("steps_per_projection", "figure 2"), "lambda": ("proximal_weight", "figure 3")}
-_DIFFERENCES = (("PROFS - baseline", "profs", "baseline"), ("HNCM - PROFS", "profs_hncm", "profs"))
+# Names of differences between two variants of a loss.
+DIFFERENCES = (("PROFS - baseline", "profs", "baseline"), ("HNCM - PROFS", "profs_hncm", "profs"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,34 +75,86 @@ def difference_table(data: ReportData, label: str) -> Table:
     header = ["loss", "difference", "pairs", *metrics, *(f"paper R@1 {name}" for name in paper_sets)]
     rows = []
     for family, variants in data.families.items():
-        for text, one, other in _DIFFERENCES:
+        for text, one, other in DIFFERENCES:
             if one not in variants or other not in variants:
                 continue
             ours = [difference(data, variants, label, metric, one, other) for metric in metrics]
-            counts = [found.count for found in ours if found]
             rows.append(
                 [
                     family.replace("_", " "),
                     text,
-                    str(max(counts, default=0)),
-                    *(found.text(signed=True) if found else NOT_RUN for found in ours),
+                    *_count_and_texts(ours),
                     *(_paper_difference(data, variants[one], variants[other], name) for name in paper_sets),
                 ]
             )
-    note = "Percentage points; runs with the same seed are paired; mean ± half of the 95 % interval."
+    for text, one, other in DIFFERENCES:
+        ours = [mean_difference(data, label, metric, one, other) for metric in metrics]
+        rows.append([MEAN_OF_LOSSES, text, *_count_and_texts(ours), *(UNKNOWN for _ in paper_sets)])
+    note = (
+        "Percentage points; runs with the same seed are paired; mean ± half of the 95 % interval. The mean "
+        "of the losses counts each loss's mean once, and its interval is over the losses."
+    )
     return Table(f"{label}: what PROFS and class mining change", note, header, rows)
 
 
-def difference(data: ReportData, variants: dict, label: str, metric: str, one: str, other: str):
+def _count_and_texts(found: list) -> list:
+    counts = [item.count for item in found if item]
+    return [str(max(counts, default=0)), *(item.text(signed=True) if item else NOT_RUN for item in found)]
+
+
+def difference(
+    data: ReportData, variants: dict, label: str, metric: str, one: str, other: str, setting: str = ""
+):
     """Returns the paired difference of two variants of a loss (`statistics.Estimate`), or None."""
+    if one not in variants or other not in variants:
+        return None
     return paired_difference(
-        data.by_seed(variants[one], label, metric), data.by_seed(variants[other], label, metric)
+        *(data.by_seed(variants[variant], label, metric, setting) for variant in (one, other))
     )
+
+
+def mean_difference(data: ReportData, label: str, metric: str, one: str, other: str):
+    """Returns the mean over losses of the losses' mean differences, with the interval over them, or None."""
+    found = [difference(data, variants, label, metric, one, other) for variants in data.families.values()]
+    return estimate([item.mean for item in found if item])
 
 
 def _paper_difference(data: ReportData, one: tuple, other: tuple, name: str) -> str:
     values = [data.paper.get((*row, name, "R@1")) for row in (one, other)]
     return UNKNOWN if None in values else f"{values[0] - values[1]:+.1f}"
+
+
+def settings_table(data: ReportData, label: str) -> Table:
+    """Returns Recall@1 of each loss's variants under settings that are on no axis of a figure."""
+    on_axes = tuple(f"{axis}=" for axis in AXES)
+    rows = []
+    for family, variants in data.families.items():
+        names = {
+            line["setting"]: None
+            for line in data.lines
+            if line["label"] == label and (line["table"], line["method"]) in variants.values()
+        }
+        others = [name for name in names if name and not name.startswith(on_axes)]
+        for setting in ["", *others] if others else []:
+            recalls = {
+                variant: estimate(list(data.by_seed(row, label, "R@1", setting).values()))
+                for variant, row in variants.items()
+            }
+            changes = [
+                difference(data, variants, label, "R@1", one, other, setting) for _, one, other in DIFFERENCES
+            ]
+            rows.append(
+                [
+                    family.replace("_", " "),
+                    setting or AS_IT_IS,
+                    str(max((found.count for found in recalls.values() if found), default=0)),
+                    *(found.text() if found else NOT_RUN for found in map(recalls.get, VARIANTS)),
+                    *(found.text(signed=True) if found else NOT_RUN for found in changes),
+                ]
+            )
+    header = ["loss", "setting", "seeds", *VARIANT_NAMES.values(), *(text for text, *_ in DIFFERENCES)]
+    note = "Recall@1 in percent, differences in points, paired by seed; mean ± half of the 95 % interval."
+    return Table(f"{label}: under other settings", note, header, rows, is_run=bool(rows))
 
 
 def curve(data: ReportData, row: tuple, label: str, axis: str) -> list:
