@@ -7,11 +7,10 @@ from typing import Optional
 
 import numpy as np
 
-# Multiplications up to which OpenBLAS computes a matrix product in one thread. Training keeps all cores busy:
-# to wait for another thread takes longer than a small product does.
+# Multiplications below which OpenBLAS computes a product in the calling thread: of two matrices, and of a
+# matrix with a vector.
 _ONE_THREAD = 2**18
-# Columns of a product that its inner loops take at once: as many cost little more than one.
-_KERNEL_COLUMNS = 4
+_ONE_THREAD_VECTOR = 9216
 
 
 class ClassMemory:
@@ -71,15 +70,6 @@ class ClassMemory:
             self._half_squares[classes] = _half_squares(embeddings)
         self.seen[classes] = True
 
-    @property
-    def scan_width(self) -> Optional[int]:
-        """How many classes to ask `remoteness` about at once, lest it wait for threads; None: all.
-
-        A large memory's scan is worth its threads, and reading it once for many.
-        """
-        in_one_thread = _ONE_THREAD // self.embeddings.size
-        return max(in_one_thread // _KERNEL_COLUMNS * _KERNEL_COLUMNS, 1) if in_one_thread else None
-
     def remoteness(self, classes: np.ndarray, left_out: Optional[np.ndarray] = None) -> np.ndarray:
         """Returns how far all classes are from some; O(S L D).
 
@@ -97,7 +87,7 @@ class ClassMemory:
         if left_out is not None:
             half_squares = np.where(left_out, np.float32(np.inf), half_squares)
         # This order of the factors is up to twice as fast as the other.
-        products = self.embeddings @ self.embeddings[classes].T
+        products = _products(self.embeddings, self.embeddings[classes].T)
         return np.subtract(half_squares, products.T, order="C")
 
     def copy(self) -> "ClassMemory":
@@ -110,3 +100,25 @@ class ClassMemory:
 def _half_squares(embeddings: np.ndarray) -> np.ndarray:
     # Products of a row with a column, which take half the time of einsum.
     return np.float32(0.5) * np.matmul(embeddings[:, None, :], embeddings[:, :, None])[:, 0, 0]
+
+
+def _products(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Returns [L, D] @ [D, S], computed in the calling thread.
+
+    In blocks of rows, each too small for OpenBLAS's threads. Once woken, these wait busily for the next
+    product, for tens of milliseconds: far longer than a product takes, and taken from the training step.
+    """
+    depth, width = columns.shape
+    limit = _ONE_THREAD if width > 1 else _ONE_THREAD_VECTOR
+    # A product with a single row counts as one with a vector.
+    height = max((limit - 1) // max(depth * width, 1), 2)
+    if len(rows) <= height:
+        return rows @ columns
+    products = np.empty([len(rows), width], np.float32)
+    whole = len(rows) // height * height
+    np.matmul(
+        rows[:whole].reshape(-1, height, depth), columns, out=products[:whole].reshape(-1, height, width)
+    )
+    # The last block is a whole one as well, some of which is known already.
+    np.matmul(rows[-height:], columns, out=products[-height:])
+    return products

@@ -111,11 +111,10 @@ def _nearest(batch: _Batch, memory: ClassMemory, hard_classes: int) -> np.ndarra
 
 
 class _Scans:
-    """Scans of several seeds in one matrix product: a large memory is read from RAM once for all of them."""
+    """Scans of several seeds in one go: a large memory is read from RAM once for all of them."""
 
     def __init__(self, memory: ClassMemory):
         self._memory = memory
-        self._width = memory.scan_width
         self._rows: dict[int, np.ndarray] = {}
 
     def of_seed(self, seed: int, batch: _Batch, hard_classes: int) -> np.ndarray:
@@ -126,8 +125,7 @@ class _Scans:
         """
         if seed not in self._rows:
             # Some join as neighbours of others before it is their turn: then the next are scanned for.
-            seeds_left = -(-batch.missing // (1 + hard_classes))
-            self._scan(batch, seeds_left if self._width is None else min(self._width, seeds_left))
+            self._scan(batch, -(-batch.missing // (1 + hard_classes)))
         return self._rows[seed]
 
     def _scan(self, batch: _Batch, number: int) -> None:

@@ -1,3 +1,4 @@
+import time
 from unittest import mock
 
 import numpy as np
@@ -65,13 +66,47 @@ def test_equals_the_loop(num_classes, hard, seed, share_unseen, data):
     count = data.draw(st.integers(1, num_classes))
     memory = filled_memory(embeddings, unseen)
     order = np.random.default_rng(seed + 1).permutation(num_classes)
-    # All seeds in one scan; a few at a time; as a large memory.
+    # In one block; in blocks of some rows; in the smallest.
     for in_one_thread in (2**18, 8 * embeddings.size, 0):
         with mock.patch.object(class_memory, "_ONE_THREAD", in_one_thread):
             got = ClassMining(hard).choose(np.random.default_rng(seed + 1), memory, count)
         assert got.tolist() == nearest_by_loop(embeddings, memory.seen, order, count, hard)
     got = ClassMining(hard, "greedy").choose(np.random.default_rng(seed + 1), memory, count)
     assert got.tolist() == greedy_by_loop(embeddings, memory.seen, order, count)
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 200), st.integers(1, 40), st.integers(1, 9), st.integers(0, 400))
+def test_blocks_of_products_are_the_products(rows, depth, width, limit):
+    random = np.random.default_rng(rows)
+    matrix = random.integers(-9, 9, [rows, depth]).astype(np.float32)
+    columns = random.integers(-9, 9, [width, depth]).astype(np.float32).T
+    with (
+        mock.patch.object(class_memory, "_ONE_THREAD", limit),
+        mock.patch.object(class_memory, "_ONE_THREAD_VECTOR", limit),
+    ):
+        # Whole numbers: no rounding.
+        np.testing.assert_array_equal(class_memory._products(matrix, columns), matrix @ columns)
+
+
+@pytest.mark.parametrize(("num_classes", "dimension"), [(100, 512), (561, 128), (11318, 512)])
+@pytest.mark.parametrize("strategy", ["nearest", "greedy"])
+def test_no_thread_is_left_waiting_busily(num_classes, dimension, strategy):
+    """A thread of OpenBLAS, once woken, takes 50 to 100 ms of processor time before it sleeps again."""
+    random = np.random.default_rng(0)
+    memory = filled_memory(random.standard_normal([num_classes, dimension]).astype(np.float32))
+    mining = ClassMining(3, strategy)
+
+    def processor_seconds(pause):
+        begin = time.process_time()
+        for _ in range(5):
+            mining.choose(random, memory, 64)
+            time.sleep(pause)
+        return time.process_time() - begin
+
+    processor_seconds(0.0)
+    # What a pause adds nothing does in it.
+    assert processor_seconds(0.2) < processor_seconds(0.0) + 5 * 0.03
 
 
 def neighbours_found(batches):
