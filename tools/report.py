@@ -53,15 +53,12 @@ def build_page(data: ReportData) -> Page:
     for label in [*own, *data.paper_data_sets()]:
         page.add_table(tables.main_table(data, label))
     for label in data.labels:
+        page.add_table(tables.recall_table(data, label))
         page.add_table(tables.difference_table(data, label))
     add(page, data, "Change of Recall@1", plots.differences)
     for axis in tables.AXES:
         page.add_table(tables.curve_table(data, axis))
         add(page, data, f"Recall@1 against {axis}", plots.curves_along, [axis])
-    for label in data.labels:
-        table = tables.settings_table(data, label)
-        if table.is_run:
-            page.add_table(table)
     add(page, data, "Learning curves", plots.learning_curves, list(data.families))
     for label in data.labels:
         page.add_table(tables.cost_table(data, label))

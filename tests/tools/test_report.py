@@ -214,7 +214,7 @@ def test_other_settings_are_paired_within_themselves(tmp_path):
             changes = {"seed": str(seed), "setting": "regime=trained", "percent": str(percent)}
             rows.append({**variant_row, **changes, "run": f"{variant_row['method']}-trained-{seed}"})
     write(tmp_path, rows)
-    table = tables.settings_table(read(tmp_path), "emoji")
+    table = tables.recall_table(read(tmp_path), "emoji")
     # M and lambda have figures of their own.
     assert [row[:2] for row in table.rows] == [["contrastive", "as it is"], ["contrastive", "regime=trained"]]
     cells = table_cells(table, setting="regime=trained")
@@ -223,11 +223,6 @@ def test_other_settings_are_paired_within_themselves(tmp_path):
     assert cells["PROFS - baseline"] == "+0.75 ± 3.18"
     assert (cells["PROFS + HNCM"], cells["HNCM - PROFS"]) == (tables.NOT_RUN, tables.NOT_RUN)
     assert table_cells(table, setting="as it is")["PROFS - baseline"] == "+2.83 ± 0.72"
-
-
-def test_no_other_settings_make_no_table(written):
-    assert not tables.settings_table(read(written), "emoji").is_run
-    assert "under other settings" not in (written / "report" / "report.md").read_text("utf-8")
 
 
 def test_curves_have_the_settings_of_their_axis_alone(written):

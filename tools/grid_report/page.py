@@ -30,6 +30,12 @@ summary { cursor: pointer; font-weight: 600; padding: .4rem 0; }
 """
 
 
+def markdown_table(table: Table) -> str:
+    """Returns the table alone as Markdown."""
+    lines = [table.header, ["---", *["---:"] * (len(table.header) - 1)], *table.rows]
+    return "\n".join("| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in lines)
+
+
 class Page:
     """Collects parts and gives them as HTML and as Markdown.
 
@@ -53,7 +59,7 @@ class Page:
         else:
             summary = f"{escape(table.title)} ({NOT_RUN})"
             self._html.append(f"<details><summary>{summary}</summary>{body}</details>")
-        self._markdown += [f"## {table.title}", *([table.note] if table.note else []), _markdown_table(table)]
+        self._markdown += [f"## {table.title}", *([table.note] if table.note else []), markdown_table(table)]
 
     def add_pictures(self, title: str, pictures: list) -> None:
         """Adds pictures side by side where the page is wide enough.
@@ -108,8 +114,3 @@ def _html_picture(text: str, light: bytes, dark: bytes) -> str:
         f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{dark_uri}"/>'
         f'<img alt="{escape(text)}" src="{light_uri}"/></picture></figure>'
     )
-
-
-def _markdown_table(table: Table) -> str:
-    lines = [table.header, ["---", *["---:"] * (len(table.header) - 1)], *table.rows]
-    return "\n".join("| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in lines)

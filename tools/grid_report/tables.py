@@ -124,22 +124,25 @@ def _paper_difference(data: ReportData, one: tuple, other: tuple, name: str) -> 
     return UNKNOWN if None in values else f"{values[0] - values[1]:+.1f}"
 
 
-def settings_table(data: ReportData, label: str) -> Table:
-    """Returns Recall@1 of each loss's variants under settings that are on no axis of a figure."""
+def recall_table(data: ReportData, label: str) -> Table:
+    """Returns Recall@1 of each loss's variants side by side, also under settings of no figure."""
     on_axes = tuple(f"{axis}=" for axis in AXES)
     rows = []
     for family, variants in data.families.items():
-        names = {
-            line["setting"]: None
+        settings = dict.fromkeys(
+            line["setting"]
             for line in data.lines
-            if line["label"] == label and (line["table"], line["method"]) in variants.values()
-        }
-        others = [name for name in names if name and not name.startswith(on_axes)]
-        for setting in ["", *others] if others else []:
-            recalls = {
-                variant: estimate(list(data.by_seed(row, label, "R@1", setting).values()))
-                for variant, row in variants.items()
-            }
+            if line["label"] == label
+            and (line["table"], line["method"]) in variants.values()
+            and not line["setting"].startswith(on_axes)
+        )
+        for setting in settings:
+            recalls = [
+                estimate(list(data.by_seed(variants[name], label, "R@1", setting).values()))
+                if name in variants
+                else None
+                for name in VARIANTS
+            ]
             changes = [
                 difference(data, variants, label, "R@1", one, other, setting) for _, one, other in DIFFERENCES
             ]
@@ -147,14 +150,14 @@ def settings_table(data: ReportData, label: str) -> Table:
                 [
                     family.replace("_", " "),
                     setting or AS_IT_IS,
-                    str(max((found.count for found in recalls.values() if found), default=0)),
-                    *(found.text() if found else NOT_RUN for found in map(recalls.get, VARIANTS)),
+                    str(max((found.count for found in recalls if found), default=0)),
+                    *(found.text() if found else NOT_RUN for found in recalls),
                     *(found.text(signed=True) if found else NOT_RUN for found in changes),
                 ]
             )
     header = ["loss", "setting", "seeds", *VARIANT_NAMES.values(), *(text for text, *_ in DIFFERENCES)]
-    note = "Recall@1 in percent, differences in points, paired by seed; mean ± half of the 95 % interval."
-    return Table(f"{label}: under other settings", note, header, rows, is_run=bool(rows))
+    note = "Percent and points, runs with the same seed are paired; mean ± half of the 95 % interval."
+    return Table(f"{label}: Recall@1 of each loss", note, header, rows, is_run=bool(rows))
 
 
 def curve(data: ReportData, row: tuple, label: str, axis: str) -> list:
