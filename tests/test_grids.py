@@ -19,7 +19,7 @@ from profs_tf.building import build_loss, build_sampler  # noqa: E402
 GRIDS = sorted((ROOT / "experiments/grids").glob("*.yaml"))
 EMOJI = [path for path in GRIDS if path.stem.startswith("emoji")]
 # Grids by which values are chosen.
-CHOOSING = ("emoji_ablations", "emoji_margins", "emoji_regimes", "emoji_tuning")
+CHOOSING = ("emoji_ablations", "emoji_margins", "emoji_pull", "emoji_regimes", "emoji_tuning")
 LOSSES = {
     "contrastive",
     "triplet",
@@ -51,7 +51,9 @@ def test_there_is_a_grid_for_the_tables_and_for_each_figure():
     names = [
         "emoji_ablations",
         "emoji_margins",
+        "emoji_plain",
         "emoji_proximal",
+        "emoji_pull",
         "emoji_regimes",
         "emoji_steps",
         "emoji_table",
@@ -86,8 +88,12 @@ def test_rows_are_those_of_the_paper_that_their_flag_files_name(path):
         assert re.match(rf"# Table {run.table} of the paper, row {re.escape(run.method)}: ", head)
 
 
-def test_the_emoji_table_has_every_loss_in_every_form_with_three_seeds():
-    configs = configs_of("emoji_table")
+@pytest.mark.parametrize(
+    ("name", "mirror", "shift"), [("emoji_table", True, None), ("emoji_plain", False, 0)]
+)
+def test_the_emoji_tables_have_every_loss_in_every_form_with_three_seeds(name, mirror, shift):
+    configs = configs_of(name)
+    assert {(config.mirror, config.image_shift) for config in configs.values()} == {(mirror, shift)}
     forms = [(config.loss, config.method, config.seed) for config in configs.values()]
     wanted = {
         (loss, method, seed)
@@ -99,9 +105,10 @@ def test_the_emoji_table_has_every_loss_in_every_form_with_three_seeds():
     assert set(forms) == wanted
 
 
-def test_forms_of_a_loss_differ_in_nothing_but_the_method():
+@pytest.mark.parametrize("name", ["emoji_table", "emoji_plain"])
+def test_forms_of_a_loss_differ_in_nothing_but_the_method(name):
     by_loss = {}
-    for config in configs_of("emoji_table").values():
+    for config in configs_of(name).values():
         text = config.to_json().replace(config.output_dir, "").replace(f'"{config.method}"', "")
         by_loss.setdefault((config.loss, config.seed), set()).add(text)
     assert {len(texts) for texts in by_loss.values()} == {1}
@@ -127,8 +134,8 @@ def test_a_name_stands_for_the_same_run_in_all_grids():
             text = run.config(FOLDER).to_json()
             assert seen.setdefault(run.name, text) == text, run.name
     shared = sum(len(read_grid(path)) for path in EMOJI) - len(seen)
-    # The rule's M for four losses and lambda = 1e-3 for one, with three seeds.
-    assert shared == 3 * 4 + 3
+    # The rule's M for four losses and lambda = 1e-3 for one, with three seeds; PROFS as it is of two losses.
+    assert shared == 3 * 4 + 3 + 2
 
 
 def test_the_steps_grid_has_the_lengths_of_a_projection():
@@ -179,6 +186,15 @@ def test_ablations_leave_out_one_part_each():
         "part=cyclic": [{"representative_draw": "cyclic"}] * 4,
         "part=one_hard_class": [{"hard_classes_per_seed": 1}] * 4,
     }
+
+
+def test_the_pull_grid_has_every_weight_with_every_number_of_uses():
+    found = {}
+    for config in configs_of("emoji_pull").values():
+        assert (config.method, config.mirror, config.image_shift) == ("profs", False, 0)
+        found.setdefault(config.loss, []).append((config.proximal_weight, config.representative_uses))
+    every = [(weight, uses) for weight in (1e-3, 1e-2, 1e-1, 1.0) for uses in (6, 2, 18)]
+    assert found == {"contrastive": every, "margin": every}
 
 
 def test_small_batches_see_as_many_images():
