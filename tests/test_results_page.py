@@ -16,7 +16,7 @@ from grid_report.page import markdown_table  # noqa: E402
 PAGE = ROOT / "docs/RESULTS.md"
 RESULTS = ROOT / "experiments/results"
 # Those whose tables are on the page; of those by which values were chosen it has a summary.
-SHOWN = ("emoji",)
+SHOWN = ("emoji", "emoji_regimes")
 
 
 def data_of(path):
@@ -38,6 +38,10 @@ def test_tables_are_those_of_the_report(name):
     shown += [table for table in (tables.curve_table(data, axis) for axis in tables.AXES) if table.is_run]
     for table in shown:
         assert markdown_table(table) in text, f"docs/RESULTS.md lacks the table\n{markdown_table(table)}"
+
+
+def test_the_mean_of_the_losses_is_the_report_s():
+    data, text = data_of(RESULTS / "emoji.csv"), PAGE.read_text("utf-8")
     for label in data.labels:
         for row in tables.difference_table(data, label).rows[-2:]:
             assert f"{row[1]} in the mean of the losses: {row[3]}" in text

@@ -129,14 +129,15 @@ def recall_table(data: ReportData, label: str) -> Table:
     on_axes = tuple(f"{axis}=" for axis in AXES)
     rows = []
     for family, variants in data.families.items():
-        settings = dict.fromkeys(
+        settings = {
             line["setting"]
             for line in data.lines
             if line["label"] == label
             and (line["table"], line["method"]) in variants.values()
             and not line["setting"].startswith(on_axes)
-        )
-        for setting in settings:
+        }
+        # The row as it is first.
+        for setting in sorted(settings):
             recalls = [
                 estimate(list(data.by_seed(variants[name], label, "R@1", setting).values()))
                 if name in variants
