@@ -193,7 +193,7 @@ def test_the_pull_grid_has_every_weight_with_every_number_of_uses():
     for config in configs_of("emoji_pull").values():
         assert (config.method, config.mirror, config.image_shift) == ("profs", False, 0)
         found.setdefault(config.loss, []).append((config.proximal_weight, config.representative_uses))
-    every = [(weight, uses) for weight in (1e-3, 1e-2, 1e-1, 1.0) for uses in (6, 2, 18)]
+    every = [(weight, uses) for weight in (1e-3, 1e-2, 1e-1, 1.0) for uses in (6, 1, 2, 18)]
     assert found == {"contrastive": every, "margin": every}
 
 
