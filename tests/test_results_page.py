@@ -44,7 +44,8 @@ def test_the_mean_of_the_losses_is_the_report_s():
     data, text = data_of(RESULTS / "emoji.csv"), PAGE.read_text("utf-8")
     for label in data.labels:
         for row in tables.difference_table(data, label).rows[-2:]:
-            assert f"{row[1]} in the mean of the losses: {row[3]}" in text
+            if row[3] != tables.NOT_RUN:
+                assert f"{row[1]} in the mean of the losses: {row[3]}" in text
 
 
 def test_pictures_are_there():
