@@ -86,6 +86,8 @@ def main(arguments: list | None = None) -> int:
     parsed = parse_arguments(arguments)
     try:
         data = ReportData(parsed.results, parsed.runs_dir, parsed.paper, parsed.grids)
+        if not data.lines:
+            print(f"report: no finished run yet in {parsed.results}.", file=sys.stderr)
         page = build_page(data)
         folder = parsed.output_dir / "pictures"
         folder.mkdir(parents=True, exist_ok=True)

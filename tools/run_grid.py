@@ -30,6 +30,7 @@ from pathlib import Path
 
 from grid_runs.grid_file import read_grid
 from grid_runs.locks import lock
+from grid_runs.results import read_results
 from grid_runs.run_files import RunFiles
 from grid_runs.worker import TRAIN, Worker
 
@@ -95,11 +96,13 @@ def main(arguments: list | None = None, command: tuple = TRAIN) -> int:
     # Flag files name each other relative to the repository.
     os.chdir(ROOT)
     try:
-        runs = [
-            run
-            for run in read_grid(parsed.grid, tuple(parsed.flag), data_dirs)
-            if parsed.only.search(run.name)
-        ]
+        every = read_grid(parsed.grid, tuple(parsed.flag), data_dirs)
+        runs = [run for run in every if parsed.only.search(run.name)]
+        if every and not runs:
+            raise ValueError(
+                f"`only` must match one of {len(every)} runs, got {parsed.only.pattern}. "
+                f"One is {every[0].name}."
+            )
         all_files = [RunFiles(parsed.runs_dir, run) for run in with_data(runs, parsed.runs_dir)]
         if not all_files:
             raise ValueError(f"`grid` must have a run whose data is there, got none in {parsed.grid}.")
@@ -147,8 +150,10 @@ def train_all(all_files: list, parsed: argparse.Namespace, command: tuple) -> in
         lock(parsed.results.with_name(parsed.results.name + ".lock")) as results_lock,
     ):
         locks = (runs_lock.fileno(), results_lock.fileno())
+        # Before hours of training, not after: what does not fit what is there.
+        if parsed.results.exists():
+            read_results(parsed.results)
         for files in all_files:
-            # Before hours of training, not after: settings that do not fit what is there.
             files.state()
         worker = Worker(all_files, parsed.results, ROOT, parsed.jobs, command, locks)
         worker.work()

@@ -346,10 +346,26 @@ def test_nothing_run_makes_a_report_of_nothing(tmp_path, capsys):
     assert text.count("<details>") == 3 + 2 + 1
     assert "<img" not in text
     assert "0 finished runs" in text
-    assert "report.html" in capsys.readouterr().out
+    output = capsys.readouterr()
+    assert "report.html" in output.out
+    assert "no finished run yet in" in output.err
 
 
 def test_a_file_of_another_form_is_refused(tmp_path, capsys):
     (tmp_path / "results.csv").write_text("a,b\n1,2\n")
     assert report.main(arguments(tmp_path)) == 2
     assert "`results` must have the columns" in capsys.readouterr().err
+
+
+def test_a_figure_that_two_runs_give_is_refused(tmp_path, capsys):
+    write(tmp_path, [*lines(), *({**line, "run": "again", "percent": "99"} for line in lines()[:1])])
+    assert report.main(arguments(tmp_path)) == 2
+    message = "`results` must have each figure once, got Contrastive-Hard on emoji, seed 0, R@1 from"
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "report").exists()
+
+
+def test_a_missing_folder_of_grids_is_refused(tmp_path, capsys):
+    write(tmp_path, lines())
+    assert report.main([*arguments(tmp_path), f"--grids={tmp_path / 'nowhere'}"]) == 2
+    assert "`grids` must be the folder of the grid files" in capsys.readouterr().err

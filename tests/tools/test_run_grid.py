@@ -278,6 +278,22 @@ def test_a_data_set_that_is_not_there_is_left_out(tmp_path, monkeypatch, capsys)
         ({"rows": {"one": {"flags": []}}}, "Row one must have method, table"),
         ({"axes": {"M": ["--steps_per_projection=1"]}}, "Axis M must map labels to lists of flags"),
         ({"seeds": [0, 0]}, "once, got twice: small-one-seed0"),
+        ({"seeds": 3}, "`seeds` must be a list of whole numbers in .*, got 3"),
+        ({"seeds": "012"}, "`seeds` must be a list of whole numbers"),
+        ({"rows": ["one"]}, "`rows` must map names"),
+        ({"rows": {1: {"flags": [], "table": 1, "method": "A"}}}, "`rows` must map names"),
+        ({"rows": {"one": {"flags": None, "table": 1, "method": "A"}}}, "Row one must have a list of texts"),
+        (
+            {"rows": {"one": {"flags": [], "table": 1, "method": None}}},
+            "Row one must have a text as `method`",
+        ),
+        ({"data_sets": {"small": None}}, "Data set small must have a list of texts as `flags`"),
+        ({"flags": "--epochs=1"}, "The grid must have a list of texts as `flags` .*, got '--epochs=1'"),
+        # What YAML makes of [--ks=1,2].
+        ({"flags": ["--ks=1", 2]}, "quote a flag with a comma"),
+        ({"flags": ["--seed=7"]}, "must leave seeds, folders and resuming to the grid .*, got --seed=7"),
+        ({"axes": ["M"]}, "`axes` must map names"),
+        ({"axes": {"M": {"1": [1]}}}, "M=1 must have a list of texts"),
     ],
 )
 def test_a_grid_of_another_form_is_refused(tmp_path, capsys, monkeypatch, change, message):
@@ -288,6 +304,26 @@ def test_a_grid_of_another_form_is_refused(tmp_path, capsys, monkeypatch, change
         path.write_text("- no\n- mapping\n")
     assert run_grid.main([f"--grid={path}", "--dry_run"]) == 2
     assert re.search(message, capsys.readouterr().err)
+
+
+def test_a_row_named_twice_is_refused(tmp_path, capsys):
+    path = tmp_path / "grid.yaml"
+    path.write_text("rows:\n  one: {}\n  one: {}\n")
+    assert run_grid.main([f"--grid={path}", "--dry_run"]) == 2
+    assert re.search("`grid` must be a YAML file, got .*'one' is there twice", capsys.readouterr().err)
+
+
+def test_a_pattern_that_no_run_has_is_refused(place, capsys):
+    assert place.run("--only=zzz") == 2
+    assert "`only` must match one of 4 runs, got zzz. One is small-one-seed0." in capsys.readouterr().err
+
+
+def test_a_results_file_of_another_form_is_refused_before_anything_runs(place, capsys):
+    place.results.parent.mkdir(parents=True, exist_ok=True)
+    place.results.write_text("")
+    assert place.run() == 2
+    assert place.calls() == []
+    assert "`results` must have the columns" in capsys.readouterr().err
 
 
 def test_a_wrong_flag_is_refused_before_anything_runs(place, capsys):
@@ -329,11 +365,53 @@ def test_results_of_another_form_are_not_overwritten(tmp_path):
     assert path.read_text() == "a,b\n1,2\n"
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("percent", "nan", "`percent` must be a number from 0 to 100, got 'nan' in line 2"),
+        ("percent", "100.5", "`percent` must be a number from 0 to 100"),
+        ("percent", "", "`percent` must be a number from 0 to 100"),
+        ("seed", "1.5", "`seed` must be a whole number, got '1.5' in line 2"),
+        ("metric", "R@x", "`metric` must be NMI, F1 or R@K"),
+    ],
+)
+def test_a_cell_that_is_none_is_refused(tmp_path, name, value, message):
+    path = tmp_path / "results.csv"
+    cells = {**dict.fromkeys(results.COLUMNS, ""), "seed": "0", "metric": "R@1", "percent": "50", name: value}
+    path.write_text(",".join(results.COLUMNS) + "\n" + ",".join(cells.values()) + "\n")
+    with pytest.raises(ValueError, match=message):
+        results.read_results(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            ",".join(results.COLUMNS).encode() + b"\n1,A,small\n",
+            "25 cells a line, got another number in line 2",
+        ),
+        (b"\xff\xfe\x00", "must be a CSV file"),
+    ],
+)
+def test_a_broken_results_file_is_refused(tmp_path, content, message):
+    path = tmp_path / "results.csv"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        results.read_results(path)
+
+
+def test_a_spreadsheet_s_byte_order_mark_is_read_over(tmp_path):
+    path = tmp_path / "results.csv"
+    path.write_text("\ufeff" + ",".join(results.COLUMNS) + "\n", encoding="utf-8")
+    assert results.read_results(path) == []
+
+
 def test_a_run_s_lines_are_replaced_where_they_stand(tmp_path):
     path = tmp_path / "results.csv"
 
     def line(run, percent):
-        return {**dict.fromkeys(results.COLUMNS, ""), "run": run, "percent": percent}
+        texts = {"run": run, "seed": "0", "metric": "R@1", "percent": percent}
+        return {**dict.fromkeys(results.COLUMNS, ""), **texts}
 
     results.add_results(path, [line("a", "1"), line("b", "2")])
     results.add_results(path, [line("a", "3")])

@@ -34,11 +34,15 @@ class ReportData:
             runs_dir: the folder of the runs.
             paper: the CSV of the paper's figures.
             grids: the folder of the grid files, which tell the rows there are.
+
+        Raises:
+            ValueError: if a file has another form, or two runs give one figure.
         """
         self.lines = read_results(results) if results.exists() else []
         for line in self.lines:
             held_out = "" if line["split"] == "test" else f" ({line['split']})"
             line["label"] = line["dataset"] + held_out
+        _check_once(results, self.lines)
         self.labels = list(dict.fromkeys(line["label"] for line in self.lines))
         self.paper = _read_paper(paper)
         self.families = _read_families(grids, list(dict.fromkeys(key[:2] for key in self.paper)))
@@ -86,6 +90,21 @@ class ReportData:
         return read_log(path) if path.exists() else []
 
 
+def _check_once(path: Path, lines: list) -> None:
+    """Raises ValueError if two lines tell one figure: one of them would be shown, and the other hidden."""
+    runs = {}
+    for line in lines:
+        key = tuple(line[name] for name in ("table", "method", "label", "setting", "seed", "metric"))
+        other = runs.setdefault(key, line)
+        if other is not line and other["percent"] != line["percent"]:
+            raise ValueError(
+                f"`results` must have each figure once, got {line['method']} on {line['label']}, seed "
+                f"{line['seed']}, {line['metric']} from {other['run']} ({other['percent']}) and from "
+                f"{line['run']} ({line['percent']}) in {path}. Give the rows of the grid file other methods "
+                "or an axis, or keep their figures in files of their own."
+            )
+
+
 def _read_paper(path: Path) -> dict:
     with open(path, encoding="utf-8", newline="") as file:
         return {
@@ -99,6 +118,8 @@ def _read_families(folder: Path, order: list) -> dict:
 
     Those whose rows are in `order` come first, as they come there.
     """
+    if not folder.is_dir():
+        raise ValueError(f"`grids` must be the folder of the grid files, got {folder}.")
     families = {}
     for path in sorted(folder.glob("*.yaml")):
         for name, row in yaml.safe_load(path.read_text("utf-8"))["rows"].items():

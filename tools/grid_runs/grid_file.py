@@ -15,6 +15,21 @@ from profs_tf.config import Config
 
 _KEYS = {"data_sets", "rows", "seeds", "axes", "flags"}
 _ROW_KEYS = {"flags", "table", "method"}
+# What the grid itself gives to a run.
+_OWN_FLAGS = ("seed", "output_dir", "resume", "noresume")
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses what YAML would drop in silence: a key's first value, where the key is there twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{key!r} is there twice", node.start_mark
+                )
+        return super().construct_mapping(node, deep)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,12 +98,24 @@ def read_grid(path: Path, more_flags: tuple = (), data_dirs: dict | None = None)
         FileNotFoundError: if it is not there.
     """
     try:
-        grid = yaml.safe_load(Path(path).read_text("utf-8"))
-    except yaml.YAMLError as error:
+        grid = yaml.load(Path(path).read_text("utf-8"), _Loader)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"`grid` must be a YAML file, got {path}: {error}") from error
     _check_keys(path, "The grid", grid, _KEYS, {"data_sets", "rows", "seeds"})
+    for name in ("data_sets", "rows"):
+        _check_mapping(path, f"`{name}`", grid[name])
     for name, row in grid["rows"].items():
         _check_keys(path, f"Row {name}", row, _ROW_KEYS, _ROW_KEYS)
+        _check_flags(path, f"Row {name}", row["flags"])
+        if not isinstance(row["method"], str):
+            raise ValueError(f"Row {name} must have a text as `method` in {path}, got {row['method']!r}.")
+    for name, flag_list in grid["data_sets"].items():
+        _check_flags(path, f"Data set {name}", flag_list)
+    _check_flags(path, "The grid", grid.get("flags") or [])
+    _check_flags(path, "The command line", list(more_flags))
+    seeds = grid["seeds"]
+    if not isinstance(seeds, list) or not seeds or not all(type(seed) is int for seed in seeds):
+        raise ValueError(f"`seeds` must be a list of whole numbers in {path}, got {seeds!r}.")
     data_sets, data_dirs = grid["data_sets"], data_dirs or {}
     unknown = sorted(set(data_dirs) - set(data_sets))
     if unknown:
@@ -109,14 +136,36 @@ def read_grid(path: Path, more_flags: tuple = (), data_dirs: dict | None = None)
 
 def _settings(path: Path, axes: dict) -> list:
     """Returns (text of the setting, its flags) for each combination of the axes' values."""
+    if axes:
+        _check_mapping(path, "`axes`", axes)
     for name, values in axes.items():
         if not isinstance(values, dict) or not all(isinstance(value, list) for value in values.values()):
             raise ValueError(f"Axis {name} must map labels to lists of flags in {path}, got {values!r}.")
+        for label, flag_list in values.items():
+            _check_flags(path, f"{name}={label}", flag_list)
     combinations = []
     for chosen in itertools.product(*(values.items() for values in axes.values())):
         parts = [(f"{axis}={label}", flags) for axis, (label, flags) in zip(axes, chosen) if flags]
         combinations.append((", ".join(text for text, _ in parts), [flag for _, fs in parts for flag in fs]))
     return combinations
+
+
+def _check_mapping(path: Path, what: str, part: object) -> None:
+    if not isinstance(part, dict) or not part or not all(isinstance(name, str) for name in part):
+        raise ValueError(f"{what} must map names (texts) to what they mean in {path}, got {part!r}.")
+
+
+def _check_flags(path: Path, what: str, part: object) -> None:
+    if not isinstance(part, list) or not all(isinstance(flag, str) for flag in part):
+        raise ValueError(
+            f"{what} must have a list of texts as `flags` in {path}, got {part!r}. In brackets, quote a flag "
+            "with a comma."
+        )
+    for flag in part:
+        if flag.lstrip("-").partition("=")[0] in _OWN_FLAGS:
+            raise ValueError(
+                f"{what} must leave seeds, folders and resuming to the grid in {path}, got {flag}."
+            )
 
 
 def _check_keys(path: Path, what: str, part: object, known: set, needed: set) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import statistics
 from pathlib import Path
 
@@ -38,6 +39,9 @@ COLUMNS = (
     "run",
 )
 _CLUSTERING = {"nmi": "NMI", "f1": "F1"}
+# What the cells that everything is looked up by look like.
+_FORMS = {"seed": r"\d+", "metric": r"NMI|F1|R@[1-9]\d*", "percent": r"\d+(\.\d+)?"}
+_RULES = {"seed": "a whole number", "metric": "NMI, F1 or R@K", "percent": "a number from 0 to 100"}
 
 
 def rows_of(files: RunFiles) -> list:
@@ -108,16 +112,41 @@ def read_results(path: Path) -> list:
     """Returns the lines of a results file, dicts of texts.
 
     Raises:
-        ValueError: if its columns are others.
+        ValueError: if it is no CSV file with these columns, or a line is cut off or has a `seed`, `metric` or
+            `percent` that is none; the message names the line.
     """
-    with open(path, encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        if tuple(reader.fieldnames or ()) != COLUMNS:
+    try:
+        # A spreadsheet puts a mark before the first column.
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            if tuple(reader.fieldnames or ()) != COLUMNS:
+                raise ValueError(
+                    f"`results` must have the columns {','.join(COLUMNS)}, got {path} with "
+                    f"{','.join(reader.fieldnames or ())}. Choose another file."
+                )
+            lines = []
+            for line in reader:
+                _check_line(path, reader.line_num, line)
+                lines.append(line)
+            return lines
+    except (UnicodeDecodeError, IsADirectoryError, csv.Error) as error:
+        raise ValueError(
+            f"`results` must be a CSV file, got {path}: {error}. Choose another file."
+        ) from error
+
+
+def _check_line(path: Path, number: int, line: dict) -> None:
+    if None in line or None in line.values():
+        raise ValueError(
+            f"`results` must have {len(COLUMNS)} cells a line, got another number in line {number} of {path}."
+            " Remove the line; the grid then adds its run again."
+        )
+    for name, form in _FORMS.items():
+        if not re.fullmatch(form, line[name]) or (name == "percent" and float(line[name]) > 100):
             raise ValueError(
-                f"`results` must have the columns {','.join(COLUMNS)}, got {path} with "
-                f"{','.join(reader.fieldnames or ())}. Choose another file."
+                f"`{name}` must be {_RULES[name]}, got {line[name]!r} in line {number} of {path}. "
+                "Correct it, or remove the line; the grid then adds its run again."
             )
-        return list(reader)
 
 
 def _by_run(rows: list) -> dict:
