@@ -25,6 +25,7 @@ td.absent, p.note { color: var(--faint); }
 .pictures { display: grid; gap: 1rem;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); }
 img { max-width: 100%; height: auto; } figure { margin: 0; }
+@media (max-width: 30rem) { td:first-child { min-width: 6rem; max-width: 8rem; white-space: normal; } }
 summary { cursor: pointer; font-weight: 600; padding: .4rem 0; }
 @media print { .scroll { overflow: visible; } }
 """
