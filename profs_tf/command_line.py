@@ -16,7 +16,7 @@ from typing import Callable, Optional
 import tensorflow as tf
 from absl import flags, logging
 
-from profs_tf.error_text import first_line
+from profs_tf.utils.errors import first_line
 
 FAILED = 1
 BAD_USE = 2

@@ -6,8 +6,8 @@ from typing import Optional
 import tensorflow as tf
 
 from profs_tf.config import Config
-from profs_tf.error_text import first_line
 from profs_tf.run_folder import RunFolder
+from profs_tf.utils.errors import first_line
 
 # What decides which weights an embedder has.
 _SAME = ("backbone", "embedding_dim")

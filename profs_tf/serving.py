@@ -12,9 +12,9 @@ import numpy as np
 import tensorflow as tf
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.error_text import first_line
 from profs_tf.image_files import encode_anew, read_all_encoded
 from profs_tf.images import Preprocessing, decode, prepare_for_evaluation
+from profs_tf.utils.errors import first_line
 
 FLOAT_SIGNATURE = "serving_default"
 UINT8_SIGNATURE = "uint8_images"

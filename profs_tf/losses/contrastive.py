@@ -5,10 +5,10 @@ from typing import Optional
 import tensorflow as tf
 
 from profs_tf.losses.base import MetricLoss
-from profs_tf.losses.checks import check_finite_above, check_one_of
 from profs_tf.losses.distances import query_pairs, safe_sqrt, squared_distances
 from profs_tf.losses.hard_mining import hard_negative_weights
 from profs_tf.losses.inputs import Batch
+from profs_tf.utils.checks import check_finite_above, check_one_of
 
 
 @tf.keras.utils.register_keras_serializable(package="profs_tf")

@@ -5,7 +5,6 @@ from typing import Optional
 import tensorflow as tf
 
 from profs_tf.losses.base import MetricLoss
-from profs_tf.losses.checks import check_count, check_finite_above
 from profs_tf.losses.class_labels import class_index_checks, class_indices
 from profs_tf.losses.class_vectors import (
     EMBEDDING_DIM_CURE,
@@ -16,6 +15,7 @@ from profs_tf.losses.class_vectors import (
 from profs_tf.losses.distances import mean_of
 from profs_tf.losses.inputs import Batch, Check
 from profs_tf.losses.log_sum_exp import masked_log_sum_exp
+from profs_tf.utils.checks import check_count, check_finite_above
 
 
 @tf.keras.utils.register_keras_serializable(package="profs_tf")

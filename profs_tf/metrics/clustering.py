@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from profs_tf.arrays import Array, Labels
 from profs_tf.metrics import inputs
 from profs_tf.metrics.agreement import adjusted_mutual_information, normalized_mutual_information, pair_f1
 from profs_tf.metrics.lloyd import kmeans
+from profs_tf.utils.array_types import Array, Labels
 
 
 class ClusterScores(NamedTuple):

@@ -13,8 +13,8 @@ from typing import NamedTuple, Union
 
 import numpy as np
 
-from profs_tf.arrays import Array, Labels
 from profs_tf.metrics import inputs
+from profs_tf.utils.array_types import Array, Labels
 
 # Classes drawn in one go.
 _DRAWN = 1 << 22

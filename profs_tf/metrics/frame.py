@@ -16,7 +16,7 @@ from typing import Union
 
 import numpy as np
 
-from profs_tf.metrics.threads import in_threads
+from profs_tf.utils.threads import in_threads
 
 DISTANCES = ("euclidean", "cosine")
 

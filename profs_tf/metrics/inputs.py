@@ -10,7 +10,7 @@ from typing import Union, cast
 
 import numpy as np
 
-from profs_tf.arrays import Array, Labels
+from profs_tf.utils.array_types import Array, Labels
 
 # Elements looked at in one go, so that a check needs no second copy of the embeddings.
 _CHECK_ELEMENTS = 1 << 22

@@ -12,13 +12,13 @@ from typing import NamedTuple, Union
 
 import numpy as np
 
-from profs_tf.arrays import Array
 from profs_tf.metrics import inputs
 from profs_tf.metrics.frame import fit_frame
 from profs_tf.metrics.kmeans_start import distant_start, random_start
 from profs_tf.metrics.nearest_centres import NearestCentres
 from profs_tf.metrics.products import open_product
-from profs_tf.metrics.progress import Progress
+from profs_tf.utils.array_types import Array
+from profs_tf.utils.progress import Progress
 
 STARTS = ("k-means++", "random")
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from profs_tf.metrics.frame import Frame
 from profs_tf.metrics.products import Prepared, Product
-from profs_tf.metrics.threads import in_threads
+from profs_tf.utils.threads import in_threads
 
 # Rows and columns of a block of products.
 _BLOCK = 2048

@@ -11,10 +11,10 @@ from typing import Optional
 
 import numpy as np
 
-from profs_tf.arrays import Array
 from profs_tf.metrics import inputs
 from profs_tf.metrics.frame import DISTANCES
 from profs_tf.metrics.nearest_images import Own, check_k, check_own
+from profs_tf.utils.array_types import Array
 
 
 class FaissSearch:

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from profs_tf.metrics.products import Prepared, Product, open_product
-from profs_tf.metrics.progress import Progress
 from profs_tf.metrics.right_images import Thresholds, all_right, count_right, nearest_right
 from profs_tf.metrics.sides import Side, mirrored
-from profs_tf.metrics.threads import in_threads
 from profs_tf.metrics.wrong_images import WrongCounter
+from profs_tf.utils.progress import Progress
+from profs_tf.utils.threads import in_threads
 
 # Rows and columns of a tile of scores.
 _TILE = 2048

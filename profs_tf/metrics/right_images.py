@@ -14,7 +14,7 @@ from typing import Optional
 import numpy as np
 
 from profs_tf.metrics.sides import Side
-from profs_tf.metrics.threads import in_threads
+from profs_tf.utils.threads import in_threads
 
 # Rows of small classes that are looked at together.
 _ROWS = 1024

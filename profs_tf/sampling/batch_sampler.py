@@ -8,7 +8,6 @@ from typing import NamedTuple, Optional
 
 import numpy as np
 
-from profs_tf.arrays import Labels
 from profs_tf.sampling import random_streams
 from profs_tf.sampling.class_table import ClassTable
 from profs_tf.sampling.representatives import REPRESENTATIVE_DRAWS, draw_representatives
@@ -18,6 +17,7 @@ from profs_tf.sampling.schedule import (
     classes_in_batch,
     derive_steps_per_projection,
 )
+from profs_tf.utils.array_types import Labels
 
 QUERIES = ("representatives", "all")
 

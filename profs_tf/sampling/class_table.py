@@ -4,7 +4,7 @@ import numbers
 
 import numpy as np
 
-from profs_tf.arrays import Labels
+from profs_tf.utils.array_types import Labels
 
 
 class ClassTable:

@@ -1,0 +1,1 @@
+"""Small helpers that at least two folders use."""
