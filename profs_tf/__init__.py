@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from profs_tf.pipeline import train_pipeline
     from profs_tf.retrieval_index import ImageIndex
     from profs_tf.sampling.batch_sampler import BatchSampler
-    from profs_tf.sampling.mined_sampler import MinedBatchSampler
+    from profs_tf.sampling.hncm.sampler import MinedBatchSampler
     from profs_tf.serving import save_embedder
 
 # TensorFlow 2.15 writes a dozen lines about oneDNN, CUDA and TensorRT to standard error when it is imported,
@@ -32,7 +32,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 _HOMES = {
     "BatchSampler": "profs_tf.sampling.batch_sampler",
     "ImageIndex": "profs_tf.retrieval_index",
-    "MinedBatchSampler": "profs_tf.sampling.mined_sampler",
+    "MinedBatchSampler": "profs_tf.sampling.hncm.sampler",
     "Preprocessing": "profs_tf.images",
     "ProfsCallback": "profs_tf.callbacks",
     "ProfsModel": "profs_tf.model",

@@ -15,8 +15,8 @@ from profs_tf.images import Preprocessing, preprocessing_for
 from profs_tf.model import ProfsModel
 from profs_tf.optimizer import head_adam
 from profs_tf.sampling.batch_sampler import BatchSampler
-from profs_tf.sampling.class_mining import ClassMining
-from profs_tf.sampling.mined_sampler import MinedBatchSampler
+from profs_tf.sampling.hncm.sampler import MinedBatchSampler
+from profs_tf.sampling.hncm.selection import ClassMining
 
 
 def load_data(config: Config) -> tuple[ImageList, ImageList]:

@@ -16,7 +16,7 @@ from profs_tf.mining_link import MiningLink
 from profs_tf.model import TERMS
 from profs_tf.proximal import ProximalTerm
 from profs_tf.sampling.batch_sampler import BatchSampler
-from profs_tf.sampling.mined_sampler import MinedBatchSampler
+from profs_tf.sampling.hncm.sampler import MinedBatchSampler
 
 
 class ProfsCallback(tf.keras.callbacks.Callback):

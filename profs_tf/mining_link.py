@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from profs_tf.losses import MetricLoss
 from profs_tf.model import ProfsModel, RepresentativeTap
-from profs_tf.sampling.embedding_feed import StepEmbeddings
-from profs_tf.sampling.mined_sampler import MinedBatchSampler, MiningHistory
+from profs_tf.sampling.hncm.feed import StepEmbeddings
+from profs_tf.sampling.hncm.sampler import MinedBatchSampler, MiningHistory
 
 
 class MiningLink:

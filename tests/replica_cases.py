@@ -19,7 +19,7 @@ from profs_tf.building import in_precision
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.evaluation import embed
 from profs_tf.losses import get as get_loss
-from profs_tf.sampling.mined_sampler import MinedBatchSampler
+from profs_tf.sampling.hncm.sampler import MinedBatchSampler
 from profs_tf.strategies import is_chief, make_strategy
 
 STEPS, SIDE, DIM, CLASSES = 20, 8, 6, 12

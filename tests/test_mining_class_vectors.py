@@ -7,8 +7,8 @@ import tensorflow as tf
 import profs_tf as profs
 from profs_tf.checkpoints import RunCheckpoint
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.sampling.class_mining import ClassMining
-from profs_tf.sampling.mined_sampler import MinedBatchSampler
+from profs_tf.sampling.hncm.sampler import MinedBatchSampler
+from profs_tf.sampling.hncm.selection import ClassMining
 
 NUM_CLASSES, DIM, LAG, STEPS = 24, 8, 3, 40
 PIXELS = np.random.default_rng(0).integers(0, 256, (NUM_CLASSES * 3, 6, 6, 3)).astype(np.uint8)

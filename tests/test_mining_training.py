@@ -11,8 +11,8 @@ import profs_tf as profs
 from profs_tf.checkpoints import RunCheckpoint
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.mining_link import MiningLink
-from profs_tf.sampling.class_mining import ClassMining
-from profs_tf.sampling.mined_sampler import MinedBatchSampler
+from profs_tf.sampling.hncm.sampler import MinedBatchSampler
+from profs_tf.sampling.hncm.selection import ClassMining
 
 IMAGES = 3
 

@@ -25,9 +25,9 @@ import tensorflow as tf
 import profs_tf as profs
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.sampling.batch_sampler import BatchSampler
-from profs_tf.sampling.class_mining import ClassMining
-from profs_tf.sampling.embedding_feed import StepEmbeddings
-from profs_tf.sampling.mined_sampler import MinedBatchSampler, MiningHistory
+from profs_tf.sampling.hncm.feed import StepEmbeddings
+from profs_tf.sampling.hncm.sampler import MinedBatchSampler, MiningHistory
+from profs_tf.sampling.hncm.selection import ClassMining
 
 # Data set -> training classes, largest share of a step that mining may add.
 DATA_SETS = {"CUB-200-2011": (100, 1e-4), "SOP": (11318, 5e-3)}

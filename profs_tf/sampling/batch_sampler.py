@@ -9,7 +9,7 @@ from typing import NamedTuple, Optional
 import numpy as np
 
 from profs_tf.sampling import random_streams
-from profs_tf.sampling.class_table import ClassTable
+from profs_tf.sampling.class_index import ClassTable
 from profs_tf.sampling.representatives import REPRESENTATIVE_DRAWS, draw_representatives
 from profs_tf.sampling.schedule import (
     Schedule,

@@ -3,7 +3,7 @@
 import numpy as np
 
 from profs_tf.sampling import random_streams
-from profs_tf.sampling.class_table import ClassTable
+from profs_tf.sampling.class_index import ClassTable
 
 REPRESENTATIVE_DRAWS = ("uniform", "cyclic")
 

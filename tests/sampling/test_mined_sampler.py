@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from profs_tf.sampling.batch_sampler import BatchSampler
-from profs_tf.sampling.class_memory import ClassMemory
-from profs_tf.sampling.class_mining import ClassMining
-from profs_tf.sampling.embedding_feed import EmbeddingFeed, StalledTrainingError, StepEmbeddings
-from profs_tf.sampling.mined_sampler import MinedBatchSampler, MiningHistory
+from profs_tf.sampling.hncm.feed import EmbeddingFeed, StalledTrainingError, StepEmbeddings
+from profs_tf.sampling.hncm.memory import ClassMemory
+from profs_tf.sampling.hncm.sampler import MinedBatchSampler, MiningHistory
+from profs_tf.sampling.hncm.selection import ClassMining
 
 LABELS = np.repeat(np.arange(20), 3)
 DIM, LAG = 4, 3

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profs_tf.sampling.class_table import ClassTable
+from profs_tf.sampling.class_index import ClassTable
 from profs_tf.sampling.representatives import draw_representatives
 
 

@@ -10,7 +10,7 @@ from typing import Optional
 
 import numpy as np
 
-from profs_tf.sampling.class_memory import ClassMemory
+from profs_tf.sampling.hncm.memory import ClassMemory
 
 STRATEGIES = ("nearest", "greedy")
 

@@ -13,9 +13,9 @@ from typing import Optional
 import numpy as np
 
 from profs_tf.sampling.batch_sampler import Batch, BatchSampler
-from profs_tf.sampling.class_memory import ClassMemory
-from profs_tf.sampling.class_mining import ClassMining
-from profs_tf.sampling.embedding_feed import EmbeddingFeed, StepEmbeddings
+from profs_tf.sampling.hncm.feed import EmbeddingFeed, StepEmbeddings
+from profs_tf.sampling.hncm.memory import ClassMemory
+from profs_tf.sampling.hncm.selection import ClassMining
 from profs_tf.utils.array_types import Labels
 
 
