@@ -6,10 +6,10 @@ from typing import Optional
 import tensorflow as tf
 
 from profs_tf.losses.base import MetricLoss
+from profs_tf.losses.batch import Batch
 from profs_tf.losses.distances import mean_of, query_pairs, similarity_matrix, tuple_negatives
-from profs_tf.losses.inputs import Batch
-from profs_tf.losses.log_sum_exp import paired_log_sum_exp
 from profs_tf.losses.n_pair import n_pair_value
+from profs_tf.losses.ops import paired_log_sum_exp
 from profs_tf.utils.checks import check_finite_at_least
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Optional, get_type_hints
 import numpy as np
 import tensorflow as tf
 
-from profs_tf.losses.inputs import Batch, Check, read_batch
+from profs_tf.losses.batch import Batch, Check, read_batch
 
 
 class Option(NamedTuple):

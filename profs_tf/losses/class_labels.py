@@ -5,7 +5,7 @@ Shapes: B images in the batch.
 
 import tensorflow as tf
 
-from profs_tf.losses.inputs import Check
+from profs_tf.losses.batch import Check
 
 
 def class_index_checks(labels: tf.Tensor, num_classes: int) -> tuple[Check, ...]:

@@ -5,9 +5,9 @@ from typing import Optional
 import tensorflow as tf
 
 from profs_tf.losses.base import MetricLoss
+from profs_tf.losses.batch import Batch
 from profs_tf.losses.distances import query_pairs, safe_sqrt, squared_distances
-from profs_tf.losses.hard_mining import hard_negative_weights
-from profs_tf.losses.inputs import Batch
+from profs_tf.losses.mining import hard_negative_weights
 from profs_tf.utils.checks import check_finite_above, check_one_of
 
 

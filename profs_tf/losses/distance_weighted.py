@@ -7,9 +7,9 @@ Shapes: B images in the batch, D embedding dimensions. Matrices are [B, B]; the 
 
 import tensorflow as tf
 
+from profs_tf.losses.batch import Batch
 from profs_tf.losses.content_random import pair_uniforms
 from profs_tf.losses.distances import cells
-from profs_tf.losses.inputs import Batch
 from profs_tf.losses.sorted_rows import count_not_above
 
 CLOSEST = 0.5

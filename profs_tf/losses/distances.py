@@ -6,7 +6,7 @@ Cost of each function: O(B^2 D) multiplications at most, O(B^2) memory.
 
 import tensorflow as tf
 
-from profs_tf.losses.inputs import Batch
+from profs_tf.losses.batch import Batch
 
 # A squared distance below this share of the squared norms is rounding of the float64 product.
 _ZERO_SHARE = 1e-14

@@ -5,12 +5,12 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from profs_tf.losses.base import MetricLoss
+from profs_tf.losses.batch import Batch, Check
 from profs_tf.losses.class_labels import class_index_checks, class_indices
-from profs_tf.losses.class_vectors import NUM_CLASSES_CURE
 from profs_tf.losses.distance_weighted import distance_weighted_weights
 from profs_tf.losses.distances import query_pairs, safe_sqrt, squared_distances
-from profs_tf.losses.hard_mining import hard_negative_weights
-from profs_tf.losses.inputs import Batch, Check
+from profs_tf.losses.mining import hard_negative_weights
+from profs_tf.losses.prototypes import NUM_CLASSES_CURE
 from profs_tf.utils.checks import check_count, check_finite_above, check_finite_at_least, check_one_of
 
 

@@ -5,9 +5,9 @@ from typing import Optional
 import tensorflow as tf
 
 from profs_tf.losses.base import MetricLoss
+from profs_tf.losses.batch import Batch
 from profs_tf.losses.distances import mean_of, pairs_with_a_query, same_class, similarity_matrix
-from profs_tf.losses.inputs import Batch
-from profs_tf.losses.log_sum_exp import masked_log_sum_exp
+from profs_tf.losses.ops import masked_log_sum_exp
 from profs_tf.utils.checks import check_finite, check_finite_above, check_finite_at_least
 
 

@@ -5,16 +5,16 @@ from typing import Optional
 import tensorflow as tf
 
 from profs_tf.losses.base import MetricLoss
+from profs_tf.losses.batch import Batch, Check
 from profs_tf.losses.class_labels import class_index_checks, class_indices
-from profs_tf.losses.class_vectors import (
+from profs_tf.losses.distances import mean_of
+from profs_tf.losses.ops import masked_log_sum_exp
+from profs_tf.losses.prototypes import (
     EMBEDDING_DIM_CURE,
     NUM_CLASSES_CURE,
     check_embedding_dim,
     unit_vectors,
 )
-from profs_tf.losses.distances import mean_of
-from profs_tf.losses.inputs import Batch, Check
-from profs_tf.losses.log_sum_exp import masked_log_sum_exp
 from profs_tf.utils.checks import check_count, check_finite_above
 
 

@@ -5,8 +5,8 @@ from typing import Optional
 import tensorflow as tf
 
 from profs_tf.losses.base import MetricLoss
+from profs_tf.losses.batch import Batch
 from profs_tf.losses.distances import mean_of, pick, query_pairs, squared_distances
-from profs_tf.losses.inputs import Batch
 from profs_tf.losses.sorted_rows import count_not_above
 from profs_tf.utils.checks import check_finite_at_least, check_one_of
 

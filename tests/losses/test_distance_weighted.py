@@ -7,9 +7,9 @@ from loss_oracle import oracle_settings, random_batches, variant_settings
 from loss_reference import distance_weighted_negatives, draw_log_weights
 
 from profs_tf import losses
+from profs_tf.losses.batch import read_batch
 from profs_tf.losses.distance_weighted import distance_weighted_weights, draw_weights
 from profs_tf.losses.distances import query_pairs, safe_sqrt, squared_distances
-from profs_tf.losses.inputs import read_batch
 
 
 def chosen(E, y, q=None, seed=0):

@@ -4,7 +4,7 @@ import tensorflow as tf
 from loss_reference import distance_matrix
 
 from profs_tf.losses import distances
-from profs_tf.losses.inputs import Batch
+from profs_tf.losses.batch import Batch
 
 
 def gradient_of(function, E):

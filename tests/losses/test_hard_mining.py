@@ -3,7 +3,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profs_tf.losses.hard_mining import closest_weights
+from profs_tf.losses.mining import closest_weights
 
 
 @settings(deadline=None, max_examples=200)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from profs_tf.losses.log_sum_exp import log_add_exp, masked_log_sum_exp, paired_log_sum_exp
+from profs_tf.losses.ops import log_add_exp, masked_log_sum_exp, paired_log_sum_exp
 
 
 def value_and_gradient(function, x):

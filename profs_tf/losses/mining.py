@@ -6,7 +6,7 @@ The choice is returned as weights, how often each pair counts. No gradient passe
 
 import tensorflow as tf
 
-from profs_tf.losses.inputs import Batch
+from profs_tf.losses.batch import Batch
 
 
 def closest_weights(distances: tf.Tensor, candidates: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
