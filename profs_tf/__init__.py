@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from profs_tf import datasets, losses, metrics
     from profs_tf.callbacks import ProfsCallback, RecallCallback
     from profs_tf.embedder import build_embedder
-    from profs_tf.evaluation import evaluate
     from profs_tf.images import Preprocessing
+    from profs_tf.metrics.scores import evaluate
     from profs_tf.model import ProfsModel
     from profs_tf.optimizer import head_adam
     from profs_tf.pipeline import train_pipeline
@@ -39,7 +39,7 @@ _HOMES = {
     "RecallCallback": "profs_tf.callbacks",
     "build_embedder": "profs_tf.embedder",
     "datasets": None,
-    "evaluate": "profs_tf.evaluation",
+    "evaluate": "profs_tf.metrics.scores",
     "head_adam": "profs_tf.optimizer",
     "losses": None,
     "metrics": None,

@@ -9,9 +9,9 @@ import tensorflow as tf
 from absl import logging
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.evaluation import CLUSTERING, embed, evaluate
 from profs_tf.images import Preprocessing
-from profs_tf.metrics.inputs import check_ks
+from profs_tf.metrics.arguments import check_ks
+from profs_tf.metrics.scores import CLUSTERING, embed, evaluate
 from profs_tf.mining_link import MiningLink
 from profs_tf.model import TERMS
 from profs_tf.proximal import ProximalTerm

@@ -12,9 +12,9 @@ from absl import flags
 from profs_tf.command_line import check_values, run
 from profs_tf.config import Config, whole_numbers
 from profs_tf.config_flags import define_one
-from profs_tf.evaluation import evaluate_in_full, format_report
-from profs_tf.metrics.inputs import check_ks
+from profs_tf.metrics.arguments import check_ks
 from profs_tf.metrics.retrieval import RetrievalResult
+from profs_tf.metrics.scores import evaluate_in_full, format_report
 from profs_tf.run_folder import write_atomically
 from profs_tf.run_split import PARTS, config_beside, load_part, split_to_evaluate
 from profs_tf.serving import embed_with_saved

@@ -10,7 +10,7 @@ from typing import NamedTuple, Union
 
 import numpy as np
 
-from profs_tf.metrics.nearest_images import nearest
+from profs_tf.metrics.neighbors import nearest
 from profs_tf.metrics.retrieval import RetrievalResult, evaluate_retrieval
 
 MAPS = ("pca", "tsne")

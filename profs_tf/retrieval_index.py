@@ -20,8 +20,8 @@ from profs_tf.datasets.image_list import ImageList
 from profs_tf.image_files import Picture
 from profs_tf.index_building import build_index
 from profs_tf.index_files import IndexFolder
-from profs_tf.metrics.nearest_faiss import FaissSearch
-from profs_tf.metrics.nearest_images import NearestSearch, Own
+from profs_tf.metrics.neighbors import NearestSearch, Own
+from profs_tf.metrics.neighbors_faiss import FaissSearch
 from profs_tf.saved_embedder import SavedEmbedder
 
 SEARCHES = ("exact", "faiss")

@@ -11,7 +11,7 @@ from absl import flags, logging
 from profs_tf import datasets
 from profs_tf.command_line import check_values, run
 from profs_tf.config_flags import define_one
-from profs_tf.metrics.frame import DISTANCES
+from profs_tf.metrics.exact.coordinates import DISTANCES
 from profs_tf.neighbour_strip import draw_strip
 from profs_tf.retrieval_index import SEARCHES, ImageIndex, Neighbour
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from profs_tf import BatchSampler, MinedBatchSampler, evaluate
-from profs_tf.evaluation import evaluate_in_full
+from profs_tf.metrics.scores import evaluate_in_full
 
 ROOT = Path(__file__).parents[1]
 

@@ -3,11 +3,11 @@
 TensorFlow and scikit-learn are imported when they are needed, not with this package.
 """
 
+from profs_tf.metrics.bootstrap import Interval, class_bootstrap
 from profs_tf.metrics.clustering import ClusterScores, cluster_scores
-from profs_tf.metrics.confidence import Interval, class_bootstrap
-from profs_tf.metrics.lloyd import KMeansResult, kmeans
-from profs_tf.metrics.nearest_faiss import FaissSearch
-from profs_tf.metrics.nearest_images import NearestSearch, nearest
+from profs_tf.metrics.k_means.lloyd import KMeansResult, kmeans
+from profs_tf.metrics.neighbors import NearestSearch, nearest
+from profs_tf.metrics.neighbors_faiss import FaissSearch
 from profs_tf.metrics.retrieval import RetrievalResult, evaluate_retrieval, recall_at_k
 
 __all__ = [

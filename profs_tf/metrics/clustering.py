@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from profs_tf.metrics import inputs
+from profs_tf.metrics import arguments as inputs
 from profs_tf.metrics.agreement import adjusted_mutual_information, normalized_mutual_information, pair_f1
-from profs_tf.metrics.lloyd import kmeans
+from profs_tf.metrics.k_means.lloyd import kmeans
 from profs_tf.utils.array_types import Array, Labels
 
 

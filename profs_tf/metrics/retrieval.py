@@ -11,12 +11,12 @@ from typing import Optional, Union
 
 import numpy as np
 
-from profs_tf.metrics import inputs
-from profs_tf.metrics.confidence import Interval, class_bootstrap
-from profs_tf.metrics.frame import fit_frame
-from profs_tf.metrics.ranking import first_right_ranks, precisions_at_r
-from profs_tf.metrics.right_images import count_right
-from profs_tf.metrics.sides import Side
+from profs_tf.metrics import arguments as inputs
+from profs_tf.metrics.bootstrap import Interval, class_bootstrap
+from profs_tf.metrics.exact.class_sorted import Side
+from profs_tf.metrics.exact.coordinates import fit_frame
+from profs_tf.metrics.exact.positives import count_right
+from profs_tf.metrics.exact.ranking import first_right_ranks, precisions_at_r
 from profs_tf.utils.array_types import Array, Labels
 
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from profs_tf import metrics
-from profs_tf.metrics import confidence
-from profs_tf.metrics.confidence import class_bootstrap
+from profs_tf.metrics import bootstrap as confidence
+from profs_tf.metrics.bootstrap import class_bootstrap
 
 
 def loop_bootstrap(values, labels, level, draws):

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 
-from profs_tf.metrics import kmeans_start, nearest_centres
-from profs_tf.metrics.lloyd import kmeans
+from profs_tf.metrics.k_means import assign, init
+from profs_tf.metrics.k_means.lloyd import kmeans
 
 
 def groups(seed, size=400, num_groups=40, dimension=8, spread=1.0, dtype=np.float32):
@@ -38,7 +38,7 @@ def test_sparing_comparisons_changes_nothing(seed, num_clusters, iterations, blo
     expected = plain_lloyd(embeddings, first, iterations)
     if expected is None:
         return
-    with mock.patch.object(nearest_centres, "_BLOCK", block):
+    with mock.patch.object(assign, "_BLOCK", block):
         found = kmeans(embeddings, num_clusters, start=first, max_iterations=iterations, tolerance=0.0)
     np.testing.assert_array_equal(found.assignments, expected[0])
     np.testing.assert_allclose(found.centres, expected[1], atol=1e-5)
@@ -153,7 +153,7 @@ def test_k_means_plus_plus_draws_in_proportion_to_squared_distances():
     nearest.find = lambda centres: (None, (embeddings @ centres.T - centres[:, 0] ** 2 / 2).max(axis=1))
     norms_sq = embeddings[:, 0] ** 2
     drawn = [
-        frozenset(kmeans_start.distant_start(nearest, norms_sq, 2, np.random.default_rng(s)).tolist())
+        frozenset(init.distant_start(nearest, norms_sq, 2, np.random.default_rng(s)).tolist())
         for s in range(3000)
     ]
     chance = {

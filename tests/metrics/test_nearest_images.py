@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profs_tf import metrics
-from profs_tf.metrics import nearest_images
+from profs_tf.metrics import neighbors as nearest_images
 
 
 def brute_force(queries, gallery, k, distance, own):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from profs_tf.metrics import products
+from profs_tf.metrics.exact import matmul as products
 
 
 def test_small_work_is_numpys_and_large_work_tensorflows():

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profs_tf import metrics
-from profs_tf.metrics import ranking, wrong_images
+from profs_tf.metrics.exact import negatives as wrong_images
+from profs_tf.metrics.exact import ranking
 
 
 def brute_force(queries, labels, gallery=None, gallery_labels=None, margin=0.0):

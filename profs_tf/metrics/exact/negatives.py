@@ -12,9 +12,9 @@ import dataclasses
 
 import numpy as np
 
-from profs_tf.metrics.right_images import Thresholds
-from profs_tf.metrics.sides import Side, score_error
-from profs_tf.metrics.tile import Tile, count_rows, exact_scores, list_places
+from profs_tf.metrics.exact.class_sorted import Side, score_error
+from profs_tf.metrics.exact.positives import Thresholds
+from profs_tf.metrics.exact.tile import Tile, count_rows, exact_scores, list_places
 
 # Up to this share of a tile, images are listed one by one; above, whole rows are counted or computed anew.
 _FEW = 1 / 64

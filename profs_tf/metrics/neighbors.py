@@ -13,11 +13,11 @@ from typing import Optional, Union
 
 import numpy as np
 
-from profs_tf.metrics import inputs
-from profs_tf.metrics.frame import Frame, fit_frame
-from profs_tf.metrics.products import Prepared, open_product
-from profs_tf.metrics.sides import Side, mirrored, score_error
-from profs_tf.metrics.tile import list_places
+from profs_tf.metrics import arguments as inputs
+from profs_tf.metrics.exact.class_sorted import Side, mirrored, score_error
+from profs_tf.metrics.exact.coordinates import Frame, fit_frame
+from profs_tf.metrics.exact.matmul import Prepared, open_product
+from profs_tf.metrics.exact.tile import list_places
 from profs_tf.utils.array_types import Array
 from profs_tf.utils.progress import Progress
 from profs_tf.utils.threads import in_threads

@@ -12,11 +12,11 @@ from typing import NamedTuple, Union
 
 import numpy as np
 
-from profs_tf.metrics import inputs
-from profs_tf.metrics.frame import fit_frame
-from profs_tf.metrics.kmeans_start import distant_start, random_start
-from profs_tf.metrics.nearest_centres import NearestCentres
-from profs_tf.metrics.products import open_product
+from profs_tf.metrics import arguments as inputs
+from profs_tf.metrics.exact.coordinates import fit_frame
+from profs_tf.metrics.exact.matmul import open_product
+from profs_tf.metrics.k_means.assign import NearestCentres
+from profs_tf.metrics.k_means.init import distant_start, random_start
 from profs_tf.utils.array_types import Array
 from profs_tf.utils.progress import Progress
 

@@ -12,7 +12,7 @@ from typing import Optional
 
 import numpy as np
 
-from profs_tf.metrics.sides import Side
+from profs_tf.metrics.exact.class_sorted import Side
 
 # Rows, or columns where they are contiguous, that are compared together.
 _LINES = 128

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from profs_tf.metrics.nearest_centres import NearestCentres
+from profs_tf.metrics.k_means.assign import NearestCentres
 
 # Draws in which k-means++ finds its centres.
 _DRAWS = 64

@@ -13,7 +13,7 @@ from typing import NamedTuple, Union
 
 import numpy as np
 
-from profs_tf.metrics import inputs
+from profs_tf.metrics import arguments as inputs
 from profs_tf.utils.array_types import Array, Labels
 
 # Classes drawn in one go.

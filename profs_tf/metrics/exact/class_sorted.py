@@ -9,7 +9,7 @@ from typing import Union
 
 import numpy as np
 
-from profs_tf.metrics.frame import Frame, row_blocks
+from profs_tf.metrics.exact.coordinates import Frame, row_blocks
 
 # Two squared distances are a tie where they differ by no more than this times the sum of the two squared
 # norms in the frame; with the cosine distance norms are 1, so that cosines tie where they differ by no

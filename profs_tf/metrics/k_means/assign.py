@@ -10,8 +10,8 @@ from typing import Optional
 
 import numpy as np
 
-from profs_tf.metrics.frame import Frame
-from profs_tf.metrics.products import Prepared, Product
+from profs_tf.metrics.exact.coordinates import Frame
+from profs_tf.metrics.exact.matmul import Prepared, Product
 from profs_tf.utils.threads import in_threads
 
 # Rows and columns of a block of products.

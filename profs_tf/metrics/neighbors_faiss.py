@@ -11,9 +11,9 @@ from typing import Optional
 
 import numpy as np
 
-from profs_tf.metrics import inputs
-from profs_tf.metrics.frame import DISTANCES
-from profs_tf.metrics.nearest_images import Own, check_k, check_own
+from profs_tf.metrics import arguments as inputs
+from profs_tf.metrics.exact.coordinates import DISTANCES
+from profs_tf.metrics.neighbors import Own, check_k, check_own
 from profs_tf.utils.array_types import Array
 
 

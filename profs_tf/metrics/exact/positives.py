@@ -13,7 +13,7 @@ from typing import Optional
 
 import numpy as np
 
-from profs_tf.metrics.sides import Side
+from profs_tf.metrics.exact.class_sorted import Side
 from profs_tf.utils.threads import in_threads
 
 # Rows of small classes that are looked at together.

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from profs_tf.metrics.products import Prepared, Product, open_product
-from profs_tf.metrics.right_images import Thresholds, all_right, count_right, nearest_right
-from profs_tf.metrics.sides import Side, mirrored
-from profs_tf.metrics.wrong_images import WrongCounter
+from profs_tf.metrics.exact.class_sorted import Side, mirrored
+from profs_tf.metrics.exact.matmul import Prepared, Product, open_product
+from profs_tf.metrics.exact.negatives import WrongCounter
+from profs_tf.metrics.exact.positives import Thresholds, all_right, count_right, nearest_right
 from profs_tf.utils.progress import Progress
 from profs_tf.utils.threads import in_threads
 

@@ -1,0 +1,1 @@
+"""The exact ranking engine behind `metrics.evaluate_retrieval` and `metrics.nearest_neighbors`."""

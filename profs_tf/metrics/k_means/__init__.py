@@ -1,0 +1,1 @@
+"""Exact k-means for any number of clusters, in bounded memory."""
