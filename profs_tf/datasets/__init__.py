@@ -7,7 +7,7 @@ from typing import Optional, Union
 
 from profs_tf.datasets.cars196 import CARS196
 from profs_tf.datasets.class_split import TrainClasses, hold_out_classes, split_by_class
-from profs_tf.datasets.csv_file import from_csv, list_csv
+from profs_tf.datasets.csv import from_csv, list_csv
 from profs_tf.datasets.cub200 import CUB200
 from profs_tf.datasets.emoji import load_emoji
 from profs_tf.datasets.folder import from_folder, list_folder
