@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from profs_tf import datasets, losses, metrics
     from profs_tf.callbacks import ProfsCallback, RecallCallback
     from profs_tf.embedder import build_embedder
-    from profs_tf.images import Preprocessing
+    from profs_tf.inputs.pipeline import train_pipeline
+    from profs_tf.inputs.preprocessing import Preprocessing
     from profs_tf.metrics.scores import evaluate
     from profs_tf.model import ProfsModel
     from profs_tf.optimizer import head_adam
-    from profs_tf.pipeline import train_pipeline
     from profs_tf.retrieval_index import ImageIndex
     from profs_tf.sampling.batch_sampler import BatchSampler
     from profs_tf.sampling.hncm.sampler import MinedBatchSampler
@@ -33,7 +33,7 @@ _HOMES = {
     "BatchSampler": "profs_tf.sampling.batch_sampler",
     "ImageIndex": "profs_tf.retrieval_index",
     "MinedBatchSampler": "profs_tf.sampling.hncm.sampler",
-    "Preprocessing": "profs_tf.images",
+    "Preprocessing": "profs_tf.inputs.preprocessing",
     "ProfsCallback": "profs_tf.callbacks",
     "ProfsModel": "profs_tf.model",
     "RecallCallback": "profs_tf.callbacks",
@@ -44,7 +44,7 @@ _HOMES = {
     "losses": None,
     "metrics": None,
     "save_embedder": "profs_tf.serving",
-    "train_pipeline": "profs_tf.pipeline",
+    "train_pipeline": "profs_tf.inputs.pipeline",
 }
 
 __all__ = [

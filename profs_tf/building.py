@@ -11,7 +11,7 @@ from profs_tf import datasets, losses
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.embedder import build_embedder
-from profs_tf.images import Preprocessing, preprocessing_for
+from profs_tf.inputs.preprocessing import Preprocessing, preprocessing_for
 from profs_tf.model import ProfsModel
 from profs_tf.optimizer import head_adam
 from profs_tf.sampling.batch_sampler import BatchSampler

@@ -9,7 +9,7 @@ import tensorflow as tf
 from absl import logging
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.images import Preprocessing
+from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.metrics.arguments import check_ks
 from profs_tf.metrics.scores import CLUSTERING, embed, evaluate
 from profs_tf.mining_link import MiningLink

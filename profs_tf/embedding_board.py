@@ -16,7 +16,7 @@ import tensorflow as tf
 from PIL import Image
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.image_files import Picture
+from profs_tf.inputs.decoding import Picture
 from profs_tf.metrics.neighbors import nearest
 from profs_tf.neighbour_strip import draw_strip
 from profs_tf.thumbnails import square_thumbnail

@@ -16,8 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.image_files import read_image
-from profs_tf.images import Preprocessing, prepare_for_evaluation
+from profs_tf.inputs.decoding import read_image
+from profs_tf.inputs.preprocessing import Preprocessing, prepare_for_evaluation
 from profs_tf.onnx_model import embed_by_onnx, require_onnx, to_onnx
 from profs_tf.portable_function import portable_function
 from profs_tf.run_folder import write_atomically

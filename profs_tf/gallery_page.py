@@ -16,7 +16,7 @@ from typing import Any, Optional
 import numpy as np
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.image_files import Picture
+from profs_tf.inputs.decoding import Picture
 from profs_tf.neighbourhoods import Neighbourhoods
 from profs_tf.thumbnails import square_thumbnail, thumbnail
 from profs_tf.utils.threads import in_threads

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.export_formats import FORMATS
-from profs_tf.images import Preprocessing
+from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.run_log import read_log
 from profs_tf.version import __version__
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from profs_tf.images import Preprocessing
+from profs_tf.inputs.preprocessing import Preprocessing
 
 
 def portable_function(

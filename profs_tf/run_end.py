@@ -7,7 +7,7 @@ from profs_tf.callbacks import RecallCallback
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.embedding_board import EmbeddingBoard
-from profs_tf.images import Preprocessing
+from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.learning_curves import draw_learning_curves
 from profs_tf.metrics.scores import embed, evaluate, format_report
 from profs_tf.model import ProfsModel

@@ -15,7 +15,7 @@ from typing import Union
 import numpy as np
 import tensorflow as tf
 
-from profs_tf.image_files import UnreadableImageError, encode_anew, read_encoded
+from profs_tf.inputs.decoding import UnreadableImageError, encode_anew, read_encoded
 from profs_tf.serving import ENCODED_SIGNATURE, UINT8_SIGNATURE, embed_files, load_signature
 
 _BLOCK_BYTES = 1 << 20

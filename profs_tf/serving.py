@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.image_files import encode_anew, read_all_encoded
-from profs_tf.images import Preprocessing, decode, prepare_for_evaluation
+from profs_tf.inputs.decoding import encode_anew, read_all_encoded
+from profs_tf.inputs.preprocessing import Preprocessing, decode, prepare_for_evaluation
 from profs_tf.utils.errors import first_line
 
 FLOAT_SIGNATURE = "serving_default"

@@ -9,8 +9,8 @@ import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from profs_tf.image_files import Picture, UnreadableImageError, read_image
-from profs_tf.images import crop_to_box
+from profs_tf.inputs.decoding import Picture, UnreadableImageError, read_image
+from profs_tf.inputs.preprocessing import crop_to_box
 
 
 def thumbnail(

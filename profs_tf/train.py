@@ -15,11 +15,11 @@ from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.embedding_board import EmbeddingBoard
 from profs_tf.fitting import fit_from_step, progress_callbacks
-from profs_tf.image_cache import cached
-from profs_tf.image_files import unreadable_files_named
 from profs_tf.initial_run import find_initial_run, load_initial_weights
+from profs_tf.inputs.cache import cached
+from profs_tf.inputs.decoding import unreadable_files_named
+from profs_tf.inputs.pipeline import train_pipeline
 from profs_tf.model import ProfsModel
-from profs_tf.pipeline import train_pipeline
 from profs_tf.replicas import part_size
 from profs_tf.run_end import finish
 from profs_tf.run_folder import RunFolder

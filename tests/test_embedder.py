@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from profs_tf.embedder import build_embedder, head_variables
-from profs_tf.images import Preprocessing
+from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.serving import UINT8_SIGNATURE, save_embedder
 
 

@@ -17,7 +17,7 @@ from profs_tf.export_formats import (
     export_embedder,
     sample_of,
 )
-from profs_tf.images import Preprocessing, prepare_for_evaluation
+from profs_tf.inputs.preprocessing import Preprocessing, prepare_for_evaluation
 from profs_tf.onnx_model import require_onnx
 from profs_tf.portable_function import portable_function, scale
 from profs_tf.tflite_model import embed_by_tflite

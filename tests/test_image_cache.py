@@ -17,13 +17,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from profs_tf import image_cache, train
+from profs_tf import train
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.image_cache import CACHES, cached, free_memory
-from profs_tf.image_files import UnreadableImageError
-from profs_tf.images import Preprocessing
-from profs_tf.pipeline import evaluation_pipeline, train_pipeline
+from profs_tf.inputs import cache as image_cache
+from profs_tf.inputs.cache import CACHES, cached, free_memory
+from profs_tf.inputs.decoding import UnreadableImageError
+from profs_tf.inputs.pipeline import evaluation_pipeline, train_pipeline
+from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.sampling.batch_sampler import BatchSampler
 
 PREPROCESSING = Preprocessing(resize=20, crop=16)
@@ -56,7 +57,7 @@ def cache_files(folder):
 
 @pytest.mark.parametrize(("cache", "largest_copy"), [("memory", 2**28), ("disk", 0)])
 def test_batches_are_those_without_a_cache(cache, largest_copy, files, tmp_path, monkeypatch):
-    monkeypatch.setattr("profs_tf.pipeline._LARGEST_COPY", largest_copy)
+    monkeypatch.setattr("profs_tf.inputs.pipeline._LARGEST_COPY", largest_copy)
     kept = cached(files, PREPROCESSING, cache, tmp_path / "cache")
     assert kept.is_in_memory
     assert kept.boxes is None
@@ -129,9 +130,9 @@ def test_what_a_killed_writer_left_is_written_over(files, tmp_path):
 WRITER = """
 import sys, time
 import numpy as np
-from profs_tf import image_cache
+from profs_tf.inputs import cache as image_cache
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.images import Preprocessing
+from profs_tf.inputs.preprocessing import Preprocessing
 
 scaled_batches = image_cache._scaled_batches
 

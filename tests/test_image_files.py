@@ -8,7 +8,7 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.image_files import (
+from profs_tf.inputs.decoding import (
     UnreadableImageError,
     decodes_faithfully,
     encode_anew,
@@ -19,8 +19,8 @@ from profs_tf.image_files import (
     read_image,
     unreadable_files_named,
 )
-from profs_tf.images import Preprocessing, decode
-from profs_tf.pipeline import evaluation_pipeline, train_pipeline
+from profs_tf.inputs.pipeline import evaluation_pipeline, train_pipeline
+from profs_tf.inputs.preprocessing import Preprocessing, decode
 from profs_tf.sampling.batch_sampler import BatchSampler
 
 RANDOM = np.random.default_rng(0)

@@ -6,7 +6,7 @@ import tensorflow as tf
 from PIL import Image
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.images import (
+from profs_tf.inputs.preprocessing import (
     Preprocessing,
     crop_to_box,
     decode,

@@ -7,7 +7,7 @@ import pytest
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.export import loss_options_of, metrics_of_run
-from profs_tf.images import Preprocessing
+from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.model_card import Trained, metrics_of_log, model_card
 from profs_tf.run_folder import RunFolder
 

@@ -9,8 +9,8 @@ from PIL import Image, ImageOps
 
 from profs_tf.datasets.folder import list_folder
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.images import Preprocessing, prepare_for_training
-from profs_tf.pipeline import evaluation_pipeline, train_pipeline
+from profs_tf.inputs.pipeline import evaluation_pipeline, train_pipeline
+from profs_tf.inputs.preprocessing import Preprocessing, prepare_for_training
 from profs_tf.sampling.batch_sampler import BatchSampler
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (24, 12, 12, 3), np.uint8)

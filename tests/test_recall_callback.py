@@ -5,7 +5,7 @@ import tensorflow as tf
 import profs_tf as profs
 from profs_tf.callbacks import NonFiniteLossError
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.images import Preprocessing
+from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.metrics.scores import embed, evaluate, mean_pairwise_distance
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (20, 6, 6, 3), np.uint8)

@@ -11,8 +11,8 @@ from PIL import Image
 
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.embedder import build_embedder
-from profs_tf.image_files import UnreadableImageError
-from profs_tf.images import Preprocessing
+from profs_tf.inputs.decoding import UnreadableImageError
+from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.metrics.scores import embed
 from profs_tf.serving import embed_with_saved, load_signature, save_embedder
 

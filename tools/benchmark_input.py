@@ -30,8 +30,8 @@ from benchmark_step import compiled_step, profs_model
 from PIL import Image
 
 import profs_tf as profs
-from profs_tf.image_cache import cached
-from profs_tf.images import Preprocessing, decode, prepare_for_evaluation, prepare_for_training
+from profs_tf.inputs.cache import cached
+from profs_tf.inputs.preprocessing import Preprocessing, decode, prepare_for_evaluation, prepare_for_training
 
 PREPROCESSING = Preprocessing()
 

@@ -17,7 +17,7 @@ from PIL import Image
 from tqdm import tqdm
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.image_files import UnreadableImageError, read_image
+from profs_tf.inputs.decoding import UnreadableImageError, read_image
 
 
 class Finding(NamedTuple):

@@ -12,7 +12,7 @@ from profs_tf.datasets.class_split import TrainClasses, split_by_class
 from profs_tf.datasets.image_list import ImageList
 
 _LOG = logging.getLogger(__name__)
-# What profs_tf.images decodes.
+# What profs_tf.inputs.preprocessing decodes.
 IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
 
 

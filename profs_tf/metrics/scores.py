@@ -13,11 +13,11 @@ from absl import logging
 
 from profs_tf import replicas
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.images import Preprocessing
+from profs_tf.inputs.pipeline import evaluation_pipeline
+from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.metrics import clustering as clustering_metrics
 from profs_tf.metrics import retrieval
 from profs_tf.metrics.arguments import check_ks
-from profs_tf.pipeline import evaluation_pipeline
 from profs_tf.utils.array_types import Array, Labels
 
 CLUSTERING = ("never", "best", "every_epoch")

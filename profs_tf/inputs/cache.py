@@ -16,9 +16,9 @@ import numpy as np
 from tqdm import tqdm
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.image_files import unreadable_files_named
-from profs_tf.images import Preprocessing
-from profs_tf.pipeline import evaluation_pipeline
+from profs_tf.inputs.decoding import unreadable_files_named
+from profs_tf.inputs.pipeline import evaluation_pipeline
+from profs_tf.inputs.preprocessing import Preprocessing
 
 CACHES = ("auto", "none", "memory", "disk")
 # Of the free memory, what "auto" takes at most.

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from profs_tf.images import decode, eight_bits, is_png, on_white, png_bit_depth
+from profs_tf.inputs.preprocessing import decode, eight_bits, is_png, on_white, png_bit_depth
 
 # Where a JPEG file may tell how it is turned: Exif comes first in the file and is at most this long.
 _HEADER_BYTES = 65536

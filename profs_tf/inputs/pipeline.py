@@ -14,10 +14,10 @@ from typing import Any, Optional, Union
 import numpy as np
 import tensorflow as tf
 
-from profs_tf import images as image_ops
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.image_files import image_dataset
-from profs_tf.images import Preprocessing
+from profs_tf.inputs import preprocessing as image_ops
+from profs_tf.inputs.decoding import image_dataset
+from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.replicas import part_size
 from profs_tf.sampling.batch_sampler import BatchSampler
 

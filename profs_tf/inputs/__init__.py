@@ -1,0 +1,1 @@
+"""From image files to batches of pixels: decoding, preprocessing, cache and tf.data pipeline."""
