@@ -18,7 +18,7 @@ from typing import Any, NoReturn, Optional, Protocol
 import numpy as np
 import tensorflow as tf
 
-from profs_tf import replicas
+from profs_tf.distribution import collectives
 
 _KEPT = 2
 _ARRAYS = (np.ndarray, np.generic)
@@ -113,7 +113,7 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
         step = self._trained.steps_taken
         if step != self._last_saved:
             # A checkpoint holds their mean: to go on with it is then to go on as if there was no checkpoint.
-            replicas.average_statistics(self._trained.embedder)
+            collectives.average_statistics(self._trained.embedder)
             self._manager.save(checkpoint_number=step)
             self._last_saved = step
 

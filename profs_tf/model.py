@@ -8,7 +8,7 @@ from typing import Any, Optional, Union
 
 import tensorflow as tf
 
-from profs_tf import replicas
+from profs_tf.distribution import collectives
 from profs_tf.losses import MetricLoss
 from profs_tf.proximal import ProximalTerm, ProximalWeight, check_proximal_weight
 
@@ -32,8 +32,10 @@ class RepresentativeTap:
     def __init__(self, classes_per_batch: int, embedding_dim: int) -> None:
         """Makes room for one step."""
         zeros = tf.zeros([classes_per_batch, embedding_dim])
-        self.classes = tf.Variable(tf.cast(zeros[:, 0], tf.int64), trainable=False, **replicas.ONE_FOR_EACH)
-        self.embeddings = tf.Variable(zeros, trainable=False, **replicas.ONE_FOR_EACH)
+        self.classes = tf.Variable(
+            tf.cast(zeros[:, 0], tf.int64), trainable=False, **collectives.ONE_FOR_EACH
+        )
+        self.embeddings = tf.Variable(zeros, trainable=False, **collectives.ONE_FOR_EACH)
 
     def record(self, labels: tf.Tensor, embeddings: tf.Tensor) -> None:
         """Keeps the first C labels and embeddings of a batch, which are the representatives'."""
@@ -83,13 +85,13 @@ class ProfsModel(tf.keras.Model):
             )
         self.embedder = embedder
         self._proximal_weight = check_proximal_weight(proximal_weight)
-        integer = {"trainable": False, "dtype": tf.int64, **replicas.ONE_FOR_EACH}
+        integer = {"trainable": False, "dtype": tf.int64, **collectives.ONE_FOR_EACH}
         self.step = tf.Variable(0, name="step", **integer)
         self.non_finite_steps = tf.Variable([-1] * len(TERMS), name="non_finite_steps", **integer)
         # Every replica reports the loss of the whole batch; Keras would add them up.
         self.distribute_reduction_method = "first"
         self.representative_tap: Optional[RepresentativeTap] = None
-        self.stop_vote: Optional[replicas.StopVote] = None
+        self.stop_vote: Optional[collectives.StopVote] = None
         self._at_fit_end: list[Callable[[], None]] = []
         self.loss_tracker = tf.keras.metrics.Mean(name="loss")
         self.penalty_tracker = tf.keras.metrics.Mean(name="proximal_penalty")
@@ -121,11 +123,11 @@ class ProfsModel(tf.keras.Model):
         super().compile(optimizer=optimizer, loss=loss, **kwargs)
         self.metric_loss = loss
         strategy = self.distribute_strategy
-        replicas.check_made_in_scope(strategy, "embedder", self.embedder.variables)
-        replicas.check_made_in_scope(strategy, "loss", self._loss_variables())
+        collectives.check_made_in_scope(strategy, "embedder", self.embedder.variables)
+        collectives.check_made_in_scope(strategy, "loss", self._loss_variables())
         with strategy.scope():
             self.proximal = ProximalTerm(self.embedder.trainable_variables, self._proximal_weight)
-            self.stop_vote = replicas.StopVote() if replicas.is_multi_worker(strategy) else None
+            self.stop_vote = collectives.StopVote() if collectives.is_multi_worker(strategy) else None
         inner: Any = getattr(self.optimizer, "inner_optimizer", self.optimizer)
         if self._loss_variables() and hasattr(inner, "set_default_rate"):
             inner.set_default_rate(self._loss_variables(), self.metric_loss.variable_learning_rate)
@@ -140,7 +142,7 @@ class ProfsModel(tf.keras.Model):
         Raises:
             ValueError: if the data is not made for the replicas of this model.
         """
-        replicas.check_input(self.distribute_strategy, x)
+        collectives.check_input(self.distribute_strategy, x)
         try:
             return super().fit(x, *arguments, **options)
         finally:
@@ -157,7 +159,7 @@ class ProfsModel(tf.keras.Model):
         Raises:
             ValueError: if the data is not made for the replicas of this model.
         """
-        replicas.check_input(self.distribute_strategy, x)
+        collectives.check_input(self.distribute_strategy, x)
         return super().evaluate(x, *arguments, **options)
 
     def at_fit_end(self, call: Callable[[], None]) -> None:
@@ -186,7 +188,7 @@ class ProfsModel(tf.keras.Model):
         if self._scales_loss:
             gradients = self.optimizer.get_unscaled_gradients(gradients)
         size = len(embedder_variables)
-        gradients = replicas.summed(gradients[:size], gradients[size:])
+        gradients = collectives.summed(gradients[:size], gradients[size:])
         penalty = tf.zeros([])
         if self.proximal.is_active:
             penalty, pull = self.proximal.penalty_and_gradients(self.step)
@@ -195,7 +197,7 @@ class ProfsModel(tf.keras.Model):
             gradients = pulled + gradients[len(pulled) :]
             if self.proximal.lagged:
                 self.proximal.follow(self.step)
-        replicas.apply_summed(self.optimizer, gradients, embedder_variables + loss_variables)
+        collectives.apply_summed(self.optimizer, gradients, embedder_variables + loss_variables)
         if self.stop_vote is not None:
             self.stop_vote.count()
         if self.representative_tap is not None:
@@ -220,12 +222,12 @@ class ProfsModel(tf.keras.Model):
         """Returns the whole batch's labels, embeddings and loss, and what this replica differentiates."""
         images, labels, query_mask = tf.keras.utils.unpack_x_y_sample_weight(data)
         embeddings = self.embedder(images, training=training)
-        embeddings, labels, query_mask = replicas.whole_batch(tape, embeddings, labels, query_mask)
+        embeddings, labels, query_mask = collectives.whole_batch(tape, embeddings, labels, query_mask)
         loss = own_loss = tf.cast(self.metric_loss(labels, embeddings, query_mask), tf.float32)
         if self.embedder.losses:
             terms = tf.add_n([tf.cast(term, tf.float32) for term in self.embedder.losses])
             # Of these each replica has its share in the sum of gradients.
-            loss, own_loss = loss + replicas.mean(terms), own_loss + terms / replicas.count()
+            loss, own_loss = loss + collectives.mean(terms), own_loss + terms / collectives.count()
         return labels, embeddings, loss, own_loss
 
     @property

@@ -11,7 +11,7 @@ from typing import Union
 
 import tensorflow as tf
 
-from profs_tf.replicas import ONE_FOR_EACH
+from profs_tf.distribution.collectives import ONE_FOR_EACH
 
 # Of the second kind are Keras's learning-rate schedules: from a step to lambda.
 ProximalWeight = Union[float, Callable[[tf.Tensor], tf.Tensor]]

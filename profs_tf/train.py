@@ -13,19 +13,8 @@ from profs_tf.checkpoints import RunCheckpoint, TrainingInterruptedError
 from profs_tf.command_line import USER_ERRORS, FailedRunError, InterruptedRunError, run
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.embedding_board import EmbeddingBoard
-from profs_tf.fitting import fit_from_step, progress_callbacks
-from profs_tf.initial_run import find_initial_run, load_initial_weights
-from profs_tf.inputs.cache import cached
-from profs_tf.inputs.decoding import unreadable_files_named
-from profs_tf.inputs.pipeline import train_pipeline
-from profs_tf.model import ProfsModel
-from profs_tf.replicas import part_size
-from profs_tf.run_end import finish
-from profs_tf.run_folder import RunFolder
-from profs_tf.run_log import RunLog
-from profs_tf.sampling.batch_sampler import BatchSampler
-from profs_tf.strategies import (
+from profs_tf.distribution.collectives import part_size
+from profs_tf.distribution.strategy import (
     LostWorkerError,
     agree,
     folder_to_write,
@@ -33,6 +22,17 @@ from profs_tf.strategies import (
     lost_workers_named,
     make_strategy,
 )
+from profs_tf.embedding_board import EmbeddingBoard
+from profs_tf.fitting import fit_from_step, progress_callbacks
+from profs_tf.initial_run import find_initial_run, load_initial_weights
+from profs_tf.inputs.cache import cached
+from profs_tf.inputs.decoding import unreadable_files_named
+from profs_tf.inputs.pipeline import train_pipeline
+from profs_tf.model import ProfsModel
+from profs_tf.run_end import finish
+from profs_tf.run_folder import RunFolder
+from profs_tf.run_log import RunLog
+from profs_tf.sampling.batch_sampler import BatchSampler
 
 USAGE = """train: train an image embedding with PROFS and report how well it retrieves classes it never saw.
 

@@ -17,10 +17,10 @@ import tensorflow as tf
 import profs_tf as profs
 from profs_tf.building import in_precision
 from profs_tf.datasets.image_list import ImageList
+from profs_tf.distribution.strategy import is_chief, make_strategy
 from profs_tf.losses import get as get_loss
 from profs_tf.metrics.scores import embed
 from profs_tf.sampling.hncm.sampler import MinedBatchSampler
-from profs_tf.strategies import is_chief, make_strategy
 
 STEPS, SIDE, DIM, CLASSES = 20, 8, 6, 12
 RATE, WEIGHT = 2.0**-8, 2.0**-3

@@ -15,10 +15,10 @@ import numpy as np
 import tensorflow as tf
 
 from profs_tf.datasets.image_list import ImageList
+from profs_tf.distribution.collectives import part_size
 from profs_tf.inputs import preprocessing as image_ops
 from profs_tf.inputs.decoding import image_dataset
 from profs_tf.inputs.preprocessing import Preprocessing
-from profs_tf.replicas import part_size
 from profs_tf.sampling.batch_sampler import BatchSampler
 
 # Folded into the sampler's seed, so that augmentation and sampling do not share random numbers.

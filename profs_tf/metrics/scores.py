@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from profs_tf import replicas
 from profs_tf.datasets.image_list import ImageList
+from profs_tf.distribution import collectives
 from profs_tf.inputs.pipeline import evaluation_pipeline
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.metrics import clustering as clustering_metrics
@@ -54,7 +54,7 @@ def embed(
 
 def _embed_in_parts(embedder: tf.keras.Model, dataset: tf.distribute.DistributedDataset) -> np.ndarray:
     """Returns the embeddings of all images, computed in turn by all replicas, the same on all workers."""
-    replicas.average_statistics(embedder)
+    collectives.average_statistics(embedder)
     embed_batch = _batch_embedding(embedder)
     return np.concatenate([np.asarray(embed_batch(images), np.float32) for images in dataset])
 
@@ -65,7 +65,7 @@ def _batch_embedding(embedder: tf.keras.Model) -> Callable[[Any], tf.Tensor]:
 
     @tf.function(reduce_retracing=True)
     def embed_batch(images: Any) -> tf.Tensor:
-        return replicas.gathered(
+        return collectives.gathered(
             embedder.distribute_strategy, lambda part: embedder(part, training=False), images
         )
 

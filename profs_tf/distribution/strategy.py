@@ -13,7 +13,7 @@ from typing import Optional
 
 import tensorflow as tf
 
-from profs_tf import replicas
+from profs_tf.distribution import collectives
 
 # What a collective operation ends with when a worker it needs is gone; TensorFlow has no one name for it.
 _LOST = (
@@ -88,7 +88,7 @@ def _check_tf_config(text: str) -> None:
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
     """Returns whether this process is the one that writes and prints: worker 0, or the only one."""
-    if not replicas.is_multi_worker(strategy):
+    if not collectives.is_multi_worker(strategy):
         return True
     return strategy.cluster_resolver.task_id == 0
 
@@ -112,10 +112,10 @@ def agree(strategy: tf.distribute.Strategy, name: str, number: int) -> None:
     Raises:
         ValueError: on all workers, with the numbers.
     """
-    if not replicas.is_multi_worker(strategy):
+    if not collectives.is_multi_worker(strategy):
         return
     own = tf.constant([number], tf.int64)
-    numbers = tf.function(lambda: replicas.gathered(strategy, lambda _: own, 0))().numpy()
+    numbers = tf.function(lambda: collectives.gathered(strategy, lambda _: own, 0))().numpy()
     if (numbers != number).any():
         raise ValueError(
             f"`{name}` must be the same on all workers, got {', '.join(map(str, numbers))}. "
@@ -133,7 +133,7 @@ def lost_workers_named(strategy: tf.distribute.Strategy) -> Iterator[None]:
     try:
         yield
     except _LOST as error:
-        if not replicas.is_multi_worker(strategy):
+        if not collectives.is_multi_worker(strategy):
             raise
         reason = error.message.strip().splitlines()[-1] if error.message.strip() else type(error).__name__
         raise LostWorkerError(

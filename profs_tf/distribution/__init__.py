@@ -1,0 +1,1 @@
+"""Several replicas: the strategy, and what the replicas exchange."""
