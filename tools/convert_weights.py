@@ -18,7 +18,7 @@ import os
 import sys
 
 from profs_tf import backbones
-from profs_tf.backbones.converted import is_converted, read_manifest, save_converted
+from profs_tf.backbones.weights.converted import is_converted, read_manifest, save_converted
 
 
 def parse_arguments() -> argparse.Namespace:

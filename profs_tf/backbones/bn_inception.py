@@ -27,9 +27,9 @@ from typing import Optional
 
 import tensorflow as tf
 
-from profs_tf.backbones import caffe_layers
-from profs_tf.backbones.frame import MOMENTUM_FROM_SCRATCH, centred_images, check_rgb, finished
-from profs_tf.backbones.state_dict import load_state_dict
+from profs_tf.backbones.common import MOMENTUM_FROM_SCRATCH, centred_images, check_rgb, finished
+from profs_tf.backbones.layers import caffe as caffe_layers
+from profs_tf.backbones.weights.pytorch.state_dict import load_state_dict
 
 # Mean red, green and blue that the published weights expect subtracted.
 MEAN_RGB = (128.0, 117.0, 104.0)
@@ -66,7 +66,7 @@ def bn_inception(
     Args:
         input_shape: (height, width, 3); height and width may be None, otherwise at least 7 pixels.
         pretrained: Path of the published PyTorch state dict, in either of PyTorch's formats
-            (`profs_tf.backbones.tensor_file`), or of what ``tools/convert_weights.py`` made of it.
+            (`profs_tf.backbones.weights.pytorch.file`), or of what ``tools/convert_weights.py`` made of it.
         batch_norm_momentum: Share of the old value that the moving statistics keep at each training step.
             Default 0.9.
         seed: Makes the initial weights a pure function of this whole number; None draws them from Keras's

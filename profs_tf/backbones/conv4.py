@@ -18,7 +18,7 @@ from typing import Optional
 
 import tensorflow as tf
 
-from profs_tf.backbones.frame import MOMENTUM_FROM_SCRATCH, finished, scaled_images
+from profs_tf.backbones.common import MOMENTUM_FROM_SCRATCH, finished, scaled_images
 
 FILTERS = 64
 BLOCKS = 4

@@ -24,9 +24,9 @@ from typing import Optional
 
 import tensorflow as tf
 
-from profs_tf.backbones import caffe_layers
-from profs_tf.backbones.caffe_blobs import load_caffe_blobs
-from profs_tf.backbones.frame import centred_images, check_rgb, finished
+from profs_tf.backbones.common import centred_images, check_rgb, finished
+from profs_tf.backbones.layers import caffe as caffe_layers
+from profs_tf.backbones.weights.caffe import load_caffe_blobs
 
 # Mean red, green and blue that the published weights expect subtracted.
 MEAN_RGB = (123.0, 117.0, 104.0)
@@ -65,7 +65,7 @@ def googlenet(
 
     Args:
         input_shape: (height, width, 3); height and width may be None, otherwise at least 31 pixels.
-        pretrained: Path of an .npz file of Caffe's blobs (`profs_tf.backbones.caffe_blobs`), or of what
+        pretrained: Path of an .npz file of Caffe's blobs (`profs_tf.backbones.weights.caffe`), or of what
             ``tools/convert_weights.py`` made of it.
         batch_norm_momentum: Must be None: there is no batch normalisation.
         seed: Makes the initial weights a pure function of this whole number; None draws them from Keras's

@@ -24,9 +24,9 @@ from typing import Optional
 
 import tensorflow as tf
 
-from profs_tf.backbones.frame import finished, scaled_images
-from profs_tf.backbones.slim_checkpoint import load_slim_checkpoint
-from profs_tf.backbones.slim_layers import SlimLayers
+from profs_tf.backbones.common import finished, scaled_images
+from profs_tf.backbones.layers.slim import SlimLayers
+from profs_tf.backbones.weights.slim import load_slim_checkpoint
 
 SLIM_SCOPE = "InceptionV1"
 

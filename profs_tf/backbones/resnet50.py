@@ -18,9 +18,9 @@ from typing import Optional
 import h5py
 import tensorflow as tf
 
-from profs_tf.backbones.converted import is_converted, load_converted
-from profs_tf.backbones.frame import MOMENTUM_FROM_SCRATCH, centred_images, check_rgb
+from profs_tf.backbones.common import MOMENTUM_FROM_SCRATCH, centred_images, check_rgb
 from profs_tf.backbones.seeding import seed_kernels
+from profs_tf.backbones.weights.converted import is_converted, load_converted
 
 # Mean red, green and blue of ImageNet's training images, which Keras's published weights expect subtracted.
 IMAGENET_MEAN_RGB = (123.68, 116.779, 103.939)

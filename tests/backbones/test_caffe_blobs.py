@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from profs_tf.backbones.caffe_blobs import load_caffe_blobs
+from profs_tf.backbones.weights.caffe import load_caffe_blobs
 
 BLOBS = {
     "conv1/3x3/weights": (4, 3, 5, 2),

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from profs_tf.backbones import caffe_layers
+from profs_tf.backbones.layers import caffe as caffe_layers
 
 
 def draw(*shape, low=-1.0):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from profs_tf.backbones.converted import is_converted, load_converted, read_manifest, save_converted
+from profs_tf.backbones.weights.converted import is_converted, load_converted, read_manifest, save_converted
 
 
 def network(name="net", filters=4, more=False):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from profs_tf.backbones import frame
+from profs_tf.backbones import common as frame
 
 IMAGES = np.float32([[[[0, 51, 255], [255, 102, 0]]]])
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from profs_tf.backbones.converted import save_converted
 from profs_tf.backbones.resnet50 import resnet50
+from profs_tf.backbones.weights.converted import save_converted
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from profs_tf.backbones.slim_checkpoint import load_slim_checkpoint
+from profs_tf.backbones.weights.slim import load_slim_checkpoint
 
 WEIGHTS = {
     "Net/Block/Conv2d_1x1/weights": (1, 1, 3, 4),

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import torch_files
 
-from profs_tf.backbones.state_dict import load_state_dict
+from profs_tf.backbones.weights.pytorch.state_dict import load_state_dict
 
 WEIGHTS = {
     "first.weight": (4, 3, 5, 2),

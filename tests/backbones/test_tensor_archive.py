@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch_files import Calls, draw, refused
 
-from profs_tf.backbones.tensor_file import read_tensors
+from profs_tf.backbones.weights.pytorch.file import read_tensors
 
 VALUES = {
     "conv.weight": draw(4, 3, 5, 5),

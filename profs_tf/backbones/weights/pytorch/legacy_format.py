@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from profs_tf.backbones.tensor_pickle import RefusedError, Storage, TensorUnpickler
+from profs_tf.backbones.weights.pytorch.unpickler import RefusedError, Storage, TensorUnpickler
 
 # The pickled magic number.
 START = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."

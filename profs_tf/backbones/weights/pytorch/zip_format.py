@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from profs_tf.backbones.tensor_pickle import RefusedError, TensorUnpickler
+from profs_tf.backbones.weights.pytorch.unpickler import RefusedError, TensorUnpickler
 
 START = b"PK\x03\x04"
 

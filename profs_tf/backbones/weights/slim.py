@@ -7,7 +7,7 @@ import re
 import numpy as np
 import tensorflow as tf
 
-from profs_tf.backbones.slots import Slot, fill, weights_by_name
+from profs_tf.backbones.weights.assign import Slot, fill, weights_by_name
 
 # TF-Slim's names of what Keras layers call kernel, bias, beta and so on.
 _SLIM_WEIGHTS = {

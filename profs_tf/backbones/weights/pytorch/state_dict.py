@@ -7,8 +7,8 @@ import re
 import numpy as np
 import tensorflow as tf
 
-from profs_tf.backbones.slots import fill_from_arrays, outputs_first_slot, weights_by_name
-from profs_tf.backbones.tensor_file import read_tensors
+from profs_tf.backbones.weights.assign import fill_from_arrays, outputs_first_slot, weights_by_name
+from profs_tf.backbones.weights.pytorch.file import read_tensors
 
 _WORDS = {
     "kernel": "weight",

@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 import tensorflow as tf
 
-from profs_tf.backbones.slots import Slot, fill_from_arrays
+from profs_tf.backbones.weights.assign import Slot, fill_from_arrays
 
 _MANIFEST = "manifest"
 _FORMAT = "profs_tf backbone weights, version 1"

@@ -19,7 +19,7 @@ import zlib
 import numpy as np
 import tensorflow as tf
 
-from profs_tf.backbones.slots import fill_from_arrays, outputs_first_slot, weights_by_name
+from profs_tf.backbones.weights.assign import fill_from_arrays, outputs_first_slot, weights_by_name
 
 _WORDS = {"kernel": "weights", "bias": "biases"}
 # The three classifiers of GoogLeNet, with what leads to the two auxiliary ones.

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from profs_tf.backbones import legacy_state_dict, tensor_archive
-from profs_tf.backbones.tensor_pickle import RefusedError
+from profs_tf.backbones.weights.pytorch import legacy_format as legacy_state_dict
+from profs_tf.backbones.weights.pytorch import zip_format as tensor_archive
+from profs_tf.backbones.weights.pytorch.unpickler import RefusedError
 
 _READERS = {
     tensor_archive.START: tensor_archive.read_archive,

@@ -12,7 +12,7 @@ from typing import Callable, Optional
 
 import tensorflow as tf
 
-from profs_tf.backbones.frame import MOMENTUM_FROM_SCRATCH
+from profs_tf.backbones.common import MOMENTUM_FROM_SCRATCH
 
 # Share of the old value that TF-Slim's moving statistics keep at a training step.
 BATCH_NORM_DECAY = 0.9997

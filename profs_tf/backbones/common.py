@@ -10,8 +10,8 @@ from typing import Callable, Optional, Union
 
 import tensorflow as tf
 
-from profs_tf.backbones.converted import load_pretrained
 from profs_tf.backbones.seeding import seed_kernels
+from profs_tf.backbones.weights.converted import load_pretrained
 
 # Share of the old value that moving statistics keep at a training step: they start from 0 and 1, and a
 # network from scratch could not be evaluated for long with the 0.99 and more that pretrained ones have.

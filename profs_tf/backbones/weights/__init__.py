@@ -1,0 +1,1 @@
+"""Readers of published weights, one format a file."""

@@ -1,0 +1,1 @@
+"""Reads PyTorch state dicts without PyTorch and without running their code."""
