@@ -12,12 +12,12 @@ from profs_tf.version import __version__
 if TYPE_CHECKING:
     from profs_tf import datasets, losses, metrics
     from profs_tf.callbacks import ProfsCallback, RecallCallback
-    from profs_tf.embedder import build_embedder
     from profs_tf.inputs.pipeline import train_pipeline
     from profs_tf.inputs.preprocessing import Preprocessing
     from profs_tf.metrics.scores import evaluate
-    from profs_tf.model import ProfsModel
-    from profs_tf.optimizer import head_adam
+    from profs_tf.models.embedder import build_embedder
+    from profs_tf.models.profs_model import ProfsModel
+    from profs_tf.optimizers.head_adam import head_adam
     from profs_tf.retrieval_index import ImageIndex
     from profs_tf.sampling.batch_sampler import BatchSampler
     from profs_tf.sampling.hncm.sampler import MinedBatchSampler
@@ -35,12 +35,12 @@ _HOMES = {
     "MinedBatchSampler": "profs_tf.sampling.hncm.sampler",
     "Preprocessing": "profs_tf.inputs.preprocessing",
     "ProfsCallback": "profs_tf.callbacks",
-    "ProfsModel": "profs_tf.model",
+    "ProfsModel": "profs_tf.models.profs_model",
     "RecallCallback": "profs_tf.callbacks",
-    "build_embedder": "profs_tf.embedder",
+    "build_embedder": "profs_tf.models.embedder",
     "datasets": None,
     "evaluate": "profs_tf.metrics.scores",
-    "head_adam": "profs_tf.optimizer",
+    "head_adam": "profs_tf.optimizers.head_adam",
     "losses": None,
     "metrics": None,
     "save_embedder": "profs_tf.serving",

@@ -10,10 +10,10 @@ import tensorflow as tf
 from profs_tf import datasets, losses
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.embedder import build_embedder
 from profs_tf.inputs.preprocessing import Preprocessing, preprocessing_for
-from profs_tf.model import ProfsModel
-from profs_tf.optimizer import head_adam
+from profs_tf.models.embedder import build_embedder
+from profs_tf.models.profs_model import ProfsModel
+from profs_tf.optimizers.head_adam import head_adam
 from profs_tf.sampling.batch_sampler import BatchSampler
 from profs_tf.sampling.hncm.sampler import MinedBatchSampler
 from profs_tf.sampling.hncm.selection import ClassMining

@@ -13,8 +13,8 @@ from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.metrics.arguments import check_ks
 from profs_tf.metrics.scores import CLUSTERING, embed, evaluate
 from profs_tf.mining_link import MiningLink
-from profs_tf.model import TERMS
-from profs_tf.proximal import ProximalTerm
+from profs_tf.models.profs_model import TERMS
+from profs_tf.models.proximal import ProximalTerm
 from profs_tf.sampling.batch_sampler import BatchSampler
 from profs_tf.sampling.hncm.sampler import MinedBatchSampler
 

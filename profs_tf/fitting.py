@@ -5,7 +5,7 @@ from typing import Union
 
 import tensorflow as tf
 
-from profs_tf.model import ProfsModel
+from profs_tf.models.profs_model import ProfsModel
 
 
 def fit_from_step(

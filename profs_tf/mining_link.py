@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from profs_tf.losses import MetricLoss
-from profs_tf.model import ProfsModel, RepresentativeTap
+from profs_tf.models.profs_model import ProfsModel, RepresentativeTap
 from profs_tf.sampling.hncm.feed import StepEmbeddings
 from profs_tf.sampling.hncm.sampler import MinedBatchSampler, MiningHistory
 

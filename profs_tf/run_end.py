@@ -10,7 +10,7 @@ from profs_tf.embedding_board import EmbeddingBoard
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.learning_curves import draw_learning_curves
 from profs_tf.metrics.scores import embed, evaluate, format_report
-from profs_tf.model import ProfsModel
+from profs_tf.models.profs_model import ProfsModel
 from profs_tf.run_folder import RunFolder
 from profs_tf.run_log import RunLog
 from profs_tf.sampling.batch_sampler import BatchSampler

@@ -28,7 +28,7 @@ from profs_tf.initial_run import find_initial_run, load_initial_weights
 from profs_tf.inputs.cache import cached
 from profs_tf.inputs.decoding import unreadable_files_named
 from profs_tf.inputs.pipeline import train_pipeline
-from profs_tf.model import ProfsModel
+from profs_tf.models.profs_model import ProfsModel
 from profs_tf.run_end import finish
 from profs_tf.run_folder import RunFolder
 from profs_tf.run_log import RunLog

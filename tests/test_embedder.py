@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from profs_tf.embedder import build_embedder, head_variables
 from profs_tf.inputs.preprocessing import Preprocessing
+from profs_tf.models.embedder import build_embedder, head_variables
 from profs_tf.serving import UINT8_SIGNATURE, save_embedder
 
 

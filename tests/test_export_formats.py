@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from profs_tf import backbones, export_formats
 from profs_tf.building import in_precision
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.embedder import build_embedder
 from profs_tf.export_formats import (
     CARD,
     FORMATS,
@@ -18,6 +17,7 @@ from profs_tf.export_formats import (
     sample_of,
 )
 from profs_tf.inputs.preprocessing import Preprocessing, prepare_for_evaluation
+from profs_tf.models.embedder import build_embedder
 from profs_tf.onnx_model import require_onnx
 from profs_tf.portable_function import portable_function, scale
 from profs_tf.tflite_model import embed_by_tflite

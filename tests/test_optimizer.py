@@ -10,8 +10,8 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profs_tf.embedder import head_variables
-from profs_tf.optimizer import HeadAdam, head_adam
+from profs_tf.models.embedder import head_variables
+from profs_tf.optimizers.head_adam import HeadAdam, head_adam
 
 BETA_1, BETA_2, EPSILON = 0.9, 0.99, 1e-7
 # Powers of two: products of rates and multipliers are then exact, so that equal means equal in every bit.
@@ -495,7 +495,7 @@ def test_two_replicas_compute_what_one_does():
     """In a process of its own, since virtual devices can only be made before TensorFlow starts."""
     program = """
         import numpy as np, tensorflow as tf
-        from profs_tf.optimizer import HeadAdam
+        from profs_tf.optimizers.head_adam import HeadAdam
         cpu = tf.config.list_physical_devices("CPU")[0]
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
         strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])

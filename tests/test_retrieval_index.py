@@ -9,10 +9,10 @@ from PIL import Image
 
 import profs_tf as profs
 from profs_tf import index_building, index_source, saved_embedder
-from profs_tf.embedder import build_embedder
 from profs_tf.index_files import IndexFolder
 from profs_tf.inputs.decoding import UnreadableImageError
 from profs_tf.inputs.preprocessing import Preprocessing
+from profs_tf.models.embedder import build_embedder
 from profs_tf.saved_embedder import SavedEmbedder
 from profs_tf.serving import embed_with_saved, save_embedder
 

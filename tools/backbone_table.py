@@ -25,7 +25,7 @@ from benchmark_step import compiled_step, seconds
 import profs_tf as profs
 from profs_tf import backbones, building
 from profs_tf.config import Config
-from profs_tf.embedder import head_variables
+from profs_tf.models.embedder import head_variables
 
 REFERENCE = "inception_v1"
 KERAS_CV = "keras_cv:resnet18"

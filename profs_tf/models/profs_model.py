@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from profs_tf.distribution import collectives
 from profs_tf.losses import MetricLoss
-from profs_tf.proximal import ProximalTerm, ProximalWeight, check_proximal_weight
+from profs_tf.models.proximal import ProximalTerm, ProximalWeight, check_proximal_weight
 
 # What Keras would compute besides the loss, in steps of its own that this model does not take.
 _NOT_COMPUTED = ("metrics", "weighted_metrics", "loss_weights")

@@ -12,7 +12,7 @@ from typing import Any, Optional, Union
 
 import tensorflow as tf
 
-from profs_tf.embedder import HEAD_LAYER, head_variables
+from profs_tf.models.embedder import HEAD_LAYER, head_variables
 
 
 class _Multipliers:

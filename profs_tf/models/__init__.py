@@ -1,0 +1,1 @@
+"""The embedder, and the Keras model that trains it."""
