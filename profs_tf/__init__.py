@@ -11,7 +11,7 @@ from profs_tf.version import __version__
 
 if TYPE_CHECKING:
     from profs_tf import datasets, losses, metrics
-    from profs_tf.callbacks import ProfsCallback, RecallCallback
+    from profs_tf.callbacks.profs import ProfsCallback, RecallCallback
     from profs_tf.inputs.pipeline import train_pipeline
     from profs_tf.inputs.preprocessing import Preprocessing
     from profs_tf.metrics.scores import evaluate
@@ -34,9 +34,9 @@ _HOMES = {
     "ImageIndex": "profs_tf.retrieval_index",
     "MinedBatchSampler": "profs_tf.sampling.hncm.sampler",
     "Preprocessing": "profs_tf.inputs.preprocessing",
-    "ProfsCallback": "profs_tf.callbacks",
+    "ProfsCallback": "profs_tf.callbacks.profs",
     "ProfsModel": "profs_tf.models.profs_model",
-    "RecallCallback": "profs_tf.callbacks",
+    "RecallCallback": "profs_tf.callbacks.profs",
     "build_embedder": "profs_tf.models.embedder",
     "datasets": None,
     "evaluate": "profs_tf.metrics.scores",

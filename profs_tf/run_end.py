@@ -3,7 +3,7 @@
 from typing import Any
 
 from profs_tf.building import build_model
-from profs_tf.callbacks import RecallCallback
+from profs_tf.callbacks.profs import RecallCallback
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.embedding_board import EmbeddingBoard

@@ -14,7 +14,7 @@ import tensorflow as tf
 from profs_tf.run_folder import write_atomically
 
 if TYPE_CHECKING:
-    from profs_tf.callbacks import RecallCallback
+    from profs_tf.callbacks.profs import RecallCallback
 
 # The columns that come first; the evaluation's follow in the order in which they are first reported.
 _COLUMNS = (

@@ -8,7 +8,7 @@ from absl import flags
 
 from profs_tf import config_flags
 from profs_tf.building import build_model, build_preprocessing, build_sampler, load_data
-from profs_tf.callbacks import ProfsCallback, RecallCallback
+from profs_tf.callbacks.profs import ProfsCallback, RecallCallback
 from profs_tf.checkpoints import RunCheckpoint, TrainingInterruptedError
 from profs_tf.command_line import USER_ERRORS, FailedRunError, InterruptedRunError, run
 from profs_tf.config import Config

@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 import profs_tf as profs
-from profs_tf.callbacks import NonFiniteLossError
+from profs_tf.callbacks.profs import NonFiniteLossError
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.metrics.scores import embed, evaluate, mean_pairwise_distance

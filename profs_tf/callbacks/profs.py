@@ -8,11 +8,11 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from profs_tf.callbacks.class_mining import MiningLink
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.metrics.arguments import check_ks
 from profs_tf.metrics.scores import CLUSTERING, embed, evaluate
-from profs_tf.mining_link import MiningLink
 from profs_tf.models.profs_model import TERMS
 from profs_tf.models.proximal import ProximalTerm
 from profs_tf.sampling.batch_sampler import BatchSampler

@@ -1,0 +1,1 @@
+"""Keras callbacks: projections, evaluation, class mining."""
