@@ -15,8 +15,8 @@ from profs_tf.config_flags import define_one
 from profs_tf.metrics.arguments import check_ks
 from profs_tf.metrics.retrieval import RetrievalResult
 from profs_tf.metrics.scores import evaluate_in_full, format_report
-from profs_tf.run_folder import write_atomically
-from profs_tf.run_split import PARTS, config_beside, load_part, split_to_evaluate
+from profs_tf.runs.directory import write_atomically
+from profs_tf.runs.split import PARTS, config_beside, load_part, split_to_evaluate
 from profs_tf.serving import embed_with_saved
 
 USAGE = """evaluate: report Recall@K, NMI and F1 of an exported embedder on a data set, or of embeddings.

@@ -20,7 +20,7 @@ from profs_tf.inputs.decoding import read_image
 from profs_tf.inputs.preprocessing import Preprocessing, prepare_for_evaluation
 from profs_tf.onnx_model import embed_by_onnx, require_onnx, to_onnx
 from profs_tf.portable_function import portable_function
-from profs_tf.run_folder import write_atomically
+from profs_tf.runs.directory import write_atomically
 from profs_tf.serving import FLOAT_SIGNATURE, save_embedder
 from profs_tf.tflite_model import embed_by_tflite, to_tflite
 

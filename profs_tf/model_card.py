@@ -10,7 +10,7 @@ from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.export_formats import FORMATS
 from profs_tf.inputs.preprocessing import Preprocessing
-from profs_tf.run_log import read_log
+from profs_tf.runs.log import read_log
 from profs_tf.version import __version__
 
 # Figures of a log or of metrics.json that are shares; `recall@K` are more.

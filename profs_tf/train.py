@@ -7,9 +7,7 @@ import tensorflow as tf
 from absl import flags
 
 from profs_tf import config_flags
-from profs_tf.building import build_model, build_preprocessing, build_sampler, load_data
 from profs_tf.callbacks.profs import ProfsCallback, RecallCallback
-from profs_tf.checkpoints import RunCheckpoint, TrainingInterruptedError
 from profs_tf.command_line import USER_ERRORS, FailedRunError, InterruptedRunError, run
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
@@ -23,15 +21,17 @@ from profs_tf.distribution.strategy import (
     make_strategy,
 )
 from profs_tf.embedding_board import EmbeddingBoard
-from profs_tf.fitting import fit_from_step, progress_callbacks
-from profs_tf.initial_run import find_initial_run, load_initial_weights
 from profs_tf.inputs.cache import cached
 from profs_tf.inputs.decoding import unreadable_files_named
 from profs_tf.inputs.pipeline import train_pipeline
 from profs_tf.models.profs_model import ProfsModel
-from profs_tf.run_end import finish
-from profs_tf.run_folder import RunFolder
-from profs_tf.run_log import RunLog
+from profs_tf.runs.checkpoint import RunCheckpoint, TrainingInterruptedError
+from profs_tf.runs.directory import RunFolder
+from profs_tf.runs.factory import build_model, build_preprocessing, build_sampler, load_data
+from profs_tf.runs.finalize import finish
+from profs_tf.runs.log import RunLog
+from profs_tf.runs.loop import fit_from_step, progress_callbacks
+from profs_tf.runs.warm_start import find_initial_run, load_initial_weights
 from profs_tf.sampling.batch_sampler import BatchSampler
 
 USAGE = """train: train an image embedding with PROFS and report how well it retrieves classes it never saw.

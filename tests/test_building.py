@@ -5,8 +5,8 @@ import pytest
 from PIL import Image
 
 from profs_tf import datasets
-from profs_tf.building import load_data
 from profs_tf.config import Config
+from profs_tf.runs.factory import load_data
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 import profs_tf as profs
-from profs_tf.checkpoints import RunCheckpoint, TrainingInterruptedError
 from profs_tf.datasets.image_list import ImageList
+from profs_tf.runs.checkpoint import RunCheckpoint, TrainingInterruptedError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (24, 8, 8, 3), np.uint8)
 IMAGES = ImageList.from_labels(PIXELS, np.repeat(np.arange(6), 4))

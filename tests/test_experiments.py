@@ -11,8 +11,8 @@ import pytest
 from absl import flags
 
 from profs_tf import backbones, config_flags, train
-from profs_tf.building import build_loss, build_sampler
 from profs_tf.config import Config
+from profs_tf.runs.factory import build_loss, build_sampler
 
 ROOT = Path(__file__).parent.parent
 EXPERIMENTS = ROOT / "experiments"

@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profs_tf import backbones, export_formats
-from profs_tf.building import in_precision
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.export_formats import (
     CARD,
@@ -20,6 +19,7 @@ from profs_tf.inputs.preprocessing import Preprocessing, prepare_for_evaluation
 from profs_tf.models.embedder import build_embedder
 from profs_tf.onnx_model import require_onnx
 from profs_tf.portable_function import portable_function, scale
+from profs_tf.runs.factory import in_precision
 from profs_tf.tflite_model import embed_by_tflite
 
 PREPROCESSING = Preprocessing(resize=32, crop=24)

@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 from grid_runs.grid_file import read_grid  # noqa: E402
 
 from profs_tf import datasets  # noqa: E402
-from profs_tf.building import build_loss, build_sampler  # noqa: E402
+from profs_tf.runs.factory import build_loss, build_sampler  # noqa: E402
 
 GRIDS = sorted((ROOT / "experiments/grids").glob("*.yaml"))
 EMOJI = [path for path in GRIDS if path.stem.startswith("emoji")]

@@ -5,8 +5,8 @@ import pytest
 
 import profs_tf as profs
 from profs_tf.config import Config
-from profs_tf.initial_run import find_initial_run, load_initial_weights
-from profs_tf.run_folder import RunFolder
+from profs_tf.runs.directory import RunFolder
+from profs_tf.runs.warm_start import find_initial_run, load_initial_weights
 
 
 def config_of(**values):

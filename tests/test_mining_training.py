@@ -9,8 +9,8 @@ import tensorflow as tf
 
 import profs_tf as profs
 from profs_tf.callbacks.class_mining import MiningLink
-from profs_tf.checkpoints import RunCheckpoint
 from profs_tf.datasets.image_list import ImageList
+from profs_tf.runs.checkpoint import RunCheckpoint
 from profs_tf.sampling.hncm.sampler import MinedBatchSampler
 from profs_tf.sampling.hncm.selection import ClassMining
 

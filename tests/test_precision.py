@@ -7,10 +7,10 @@ import pytest
 import tensorflow as tf
 
 import profs_tf as profs
-from profs_tf.building import build_loss, build_model, in_precision
-from profs_tf.checkpoints import RunCheckpoint
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
+from profs_tf.runs.checkpoint import RunCheckpoint
+from profs_tf.runs.factory import build_loss, build_model, in_precision
 from profs_tf.serving import save_embedder
 
 SIDE, DIM, CLASSES, STEPS = 16, 8, 8, 12

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from profs_tf.config import Config
-from profs_tf.run_folder import RunFolder, write_atomically
+from profs_tf.runs.directory import RunFolder, write_atomically
 
 
 def test_creates_and_reads_back(tmp_path):

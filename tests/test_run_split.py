@@ -3,8 +3,8 @@ import pytest
 from PIL import Image
 
 from profs_tf.config import Config
-from profs_tf.run_folder import RunFolder
-from profs_tf.run_split import config_beside, load_part, split_to_evaluate
+from profs_tf.runs.directory import RunFolder
+from profs_tf.runs.split import config_beside, load_part, split_to_evaluate
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 import pytest
 
 from profs_tf.config import Config
-from profs_tf.run_folder import RunFolder
-from profs_tf.weights_origin import origin_of
+from profs_tf.runs.directory import RunFolder
+from profs_tf.runs.provenance import origin_of
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,10 @@ import tensorflow as tf
 from benchmark_step import compiled_step, seconds
 
 import profs_tf as profs
-from profs_tf import backbones, building
+from profs_tf import backbones
 from profs_tf.config import Config
 from profs_tf.models.embedder import head_variables
+from profs_tf.runs import factory as building
 
 REFERENCE = "inception_v1"
 KERAS_CV = "keras_cv:resnet18"

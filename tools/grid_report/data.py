@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 from grid_runs.results import read_results
 
-from profs_tf.run_log import read_log
+from profs_tf.runs.log import read_log
 
 VARIANTS = ("baseline", "profs", "profs_hncm")
 _SIGNAL_EXIT = 130

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 from profs_tf.config import Config
-from profs_tf.weights_origin import origin_of
+from profs_tf.runs.provenance import origin_of
 
 # Beside the weights themselves: two moments and one anchor for each in two checkpoints, the best epoch's
 # weights, the exported embedder.

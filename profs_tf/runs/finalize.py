@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from profs_tf.building import build_model
 from profs_tf.callbacks.profs import RecallCallback
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
@@ -11,8 +10,9 @@ from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.learning_curves import draw_learning_curves
 from profs_tf.metrics.scores import embed, evaluate, format_report
 from profs_tf.models.profs_model import ProfsModel
-from profs_tf.run_folder import RunFolder
-from profs_tf.run_log import RunLog
+from profs_tf.runs.directory import RunFolder
+from profs_tf.runs.factory import build_model
+from profs_tf.runs.log import RunLog
 from profs_tf.sampling.batch_sampler import BatchSampler
 from profs_tf.serving import save_embedder
 

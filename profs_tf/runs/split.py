@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Optional, Union
 
 from profs_tf import datasets
-from profs_tf.building import load_data
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.run_folder import RunFolder
+from profs_tf.runs.directory import RunFolder
+from profs_tf.runs.factory import load_data
 
 PARTS = ("train", "test", "validation")
 # What decides which image is in which part.

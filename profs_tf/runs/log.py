@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Optional, Union
 
 import tensorflow as tf
 
-from profs_tf.run_folder import write_atomically
+from profs_tf.runs.directory import write_atomically
 
 if TYPE_CHECKING:
     from profs_tf.callbacks.profs import RecallCallback

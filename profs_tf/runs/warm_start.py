@@ -6,7 +6,7 @@ from typing import Optional
 import tensorflow as tf
 
 from profs_tf.config import Config
-from profs_tf.run_folder import RunFolder
+from profs_tf.runs.directory import RunFolder
 from profs_tf.utils.errors import first_line
 
 # What decides which weights an embedder has.
