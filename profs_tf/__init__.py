@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from profs_tf.retrieval_index import ImageIndex
     from profs_tf.sampling.batch_sampler import BatchSampler
     from profs_tf.sampling.hncm.sampler import MinedBatchSampler
-    from profs_tf.serving import save_embedder
+    from profs_tf.serving.saved_model import save_embedder
 
 # TensorFlow 2.15 writes a dozen lines about oneDNN, CUDA and TensorRT to standard error when it is imported,
 # three of them at level ERROR though nothing is wrong. What does go wrong also raises in Python. Set the
@@ -43,7 +43,7 @@ _HOMES = {
     "head_adam": "profs_tf.optimizers.head_adam",
     "losses": None,
     "metrics": None,
-    "save_embedder": "profs_tf.serving",
+    "save_embedder": "profs_tf.serving.saved_model",
     "train_pipeline": "profs_tf.inputs.pipeline",
 }
 

@@ -12,10 +12,10 @@ from absl import flags
 from profs_tf.command_line import run
 from profs_tf.config import Config
 from profs_tf.config_flags import define_one, loss_options
-from profs_tf.export_formats import CARD, FORMATS, SAVED_MODEL, check_formats, export_embedder, sample_of
-from profs_tf.model_card import Trained, metrics_of_log, model_card
 from profs_tf.runs.directory import RunFolder
 from profs_tf.runs.factory import build_model, build_preprocessing, build_sampler, load_data
+from profs_tf.serving.formats import CARD, FORMATS, SAVED_MODEL, check_formats, export_embedder, sample_of
+from profs_tf.serving.model_card import Trained, metrics_of_log, model_card
 
 USAGE = """export: write the embedder of a run's best epoch for use elsewhere, with a model card.
 

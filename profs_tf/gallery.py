@@ -17,7 +17,7 @@ from profs_tf.gallery_page import gallery_page
 from profs_tf.metrics.exact.coordinates import DISTANCES
 from profs_tf.neighbourhoods import MAPS, find_neighbourhoods, map_to_plane
 from profs_tf.runs.directory import write_atomically
-from profs_tf.serving import embed_with_saved
+from profs_tf.serving.saved_model import embed_with_saved
 
 USAGE = """gallery: draw an HTML page of what an embedder finds: queries and their nearest images.
 

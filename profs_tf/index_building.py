@@ -18,7 +18,7 @@ from profs_tf.datasets.image_list import ImageList
 from profs_tf.index_files import Chunk, IndexFolder
 from profs_tf.index_source import IndexSource, Stamp, source_of
 from profs_tf.inputs.decoding import UnreadableImageError
-from profs_tf.saved_embedder import SavedEmbedder
+from profs_tf.serving.loaded import SavedEmbedder
 from profs_tf.utils.threads import in_threads
 
 

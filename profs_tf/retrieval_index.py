@@ -22,7 +22,7 @@ from profs_tf.index_files import IndexFolder
 from profs_tf.inputs.decoding import Picture
 from profs_tf.metrics.neighbors import NearestSearch, Own
 from profs_tf.metrics.neighbors_faiss import FaissSearch
-from profs_tf.saved_embedder import SavedEmbedder
+from profs_tf.serving.loaded import SavedEmbedder
 
 SEARCHES = ("exact", "faiss")
 

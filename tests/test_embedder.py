@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.models.embedder import build_embedder, head_variables
-from profs_tf.serving import UINT8_SIGNATURE, save_embedder
+from profs_tf.serving.saved_model import UINT8_SIGNATURE, save_embedder
 
 
 def random_images(side=32, number=4, dtype=np.uint8):

@@ -4,9 +4,12 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profs_tf import backbones, export_formats
+from profs_tf import backbones
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.export_formats import (
+from profs_tf.inputs.preprocessing import Preprocessing, prepare_for_evaluation
+from profs_tf.models.embedder import build_embedder
+from profs_tf.runs.factory import in_precision
+from profs_tf.serving.formats import (
     CARD,
     FORMATS,
     ExportMismatchError,
@@ -15,12 +18,10 @@ from profs_tf.export_formats import (
     export_embedder,
     sample_of,
 )
-from profs_tf.inputs.preprocessing import Preprocessing, prepare_for_evaluation
-from profs_tf.models.embedder import build_embedder
-from profs_tf.onnx_model import require_onnx
-from profs_tf.portable_function import portable_function, scale
-from profs_tf.runs.factory import in_precision
-from profs_tf.tflite_model import embed_by_tflite
+from profs_tf.serving.onnx import require_onnx
+from profs_tf.serving.portable import portable_function, scale
+from profs_tf.serving.saved_model import formats as export_formats
+from profs_tf.serving.tflite import embed_by_tflite
 
 PREPROCESSING = Preprocessing(resize=32, crop=24)
 SIZES = ((32, 32), (40, 30), (17, 23), (90, 121))
@@ -223,7 +224,9 @@ def test_unknown_formats_and_none_are_refused():
 
 @pytest.mark.parametrize("missing", ["tf2onnx", "onnxruntime"])
 def test_missing_libraries_are_named_with_the_cure(missing, monkeypatch):
-    monkeypatch.setattr("profs_tf.onnx_model.importlib.import_module", lambda name: no_module(name, missing))
+    monkeypatch.setattr(
+        "profs_tf.serving.onnx.importlib.import_module", lambda name: no_module(name, missing)
+    )
     with pytest.raises(ValueError, match=rf"without {missing}, .*pip install 'profs_tf\[onnx\]'"):
         check_formats(["onnx"])
 

@@ -8,8 +8,8 @@ from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.export import loss_options_of, metrics_of_run
 from profs_tf.inputs.preprocessing import Preprocessing
-from profs_tf.model_card import Trained, metrics_of_log, model_card
 from profs_tf.runs.directory import RunFolder
+from profs_tf.serving.model_card import Trained, metrics_of_log, model_card
 
 CONFIG = Config(
     dataset="folder:/data/birds",

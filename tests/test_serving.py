@@ -14,7 +14,7 @@ from profs_tf.inputs.decoding import UnreadableImageError
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.metrics.scores import embed
 from profs_tf.models.embedder import build_embedder
-from profs_tf.serving import embed_with_saved, load_signature, save_embedder
+from profs_tf.serving.saved_model import embed_with_saved, load_signature, save_embedder
 
 PREPROCESSING = Preprocessing(resize=32, crop=24)
 PICTURES = np.random.default_rng(0).integers(0, 256, (6, 40, 30, 3), np.uint8)

@@ -140,7 +140,7 @@ def embedder_alone(folder: Path) -> dict:
     """Images a second of the signature that takes files' bytes, in batches one after another."""
     import tensorflow as tf
 
-    from profs_tf.serving import ENCODED_SIGNATURE, load_signature
+    from profs_tf.serving.saved_model import ENCODED_SIGNATURE, load_signature
 
     embed = load_signature(folder / "embedder", ENCODED_SIGNATURE)
     paths = sorted((folder / "pictures").rglob("*.png"))[: 80 * BATCH]

@@ -14,7 +14,7 @@ from profs_tf.runs.directory import RunFolder
 from profs_tf.runs.factory import build_model
 from profs_tf.runs.log import RunLog
 from profs_tf.sampling.batch_sampler import BatchSampler
-from profs_tf.serving import save_embedder
+from profs_tf.serving.saved_model import save_embedder
 
 
 def finish(

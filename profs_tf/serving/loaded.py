@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from profs_tf.inputs.decoding import UnreadableImageError, encode_anew, read_encoded
-from profs_tf.serving import ENCODED_SIGNATURE, UINT8_SIGNATURE, embed_files, load_signature
+from profs_tf.serving.saved_model import ENCODED_SIGNATURE, UINT8_SIGNATURE, embed_files, load_signature
 
 _BLOCK_BYTES = 1 << 20
 

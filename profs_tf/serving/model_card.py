@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.export_formats import FORMATS
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.runs.log import read_log
+from profs_tf.serving.formats import FORMATS
 from profs_tf.version import __version__
 
 # Figures of a log or of metrics.json that are shares; `recall@K` are more.

@@ -1,0 +1,1 @@
+"""Exported embedders: SavedModel, TensorFlow Lite, ONNX, model card."""
