@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from profs_tf.models.embedder import build_embedder
     from profs_tf.models.profs_model import ProfsModel
     from profs_tf.optimizers.head_adam import head_adam
-    from profs_tf.retrieval_index import ImageIndex
     from profs_tf.sampling.batch_sampler import BatchSampler
     from profs_tf.sampling.hncm.sampler import MinedBatchSampler
+    from profs_tf.search.index import ImageIndex
     from profs_tf.serving.saved_model import save_embedder
 
 # TensorFlow 2.15 writes a dozen lines about oneDNN, CUDA and TensorRT to standard error when it is imported,
@@ -31,7 +31,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Public name -> the module that defines it; None: the name is itself a module of the package.
 _HOMES = {
     "BatchSampler": "profs_tf.sampling.batch_sampler",
-    "ImageIndex": "profs_tf.retrieval_index",
+    "ImageIndex": "profs_tf.search.index",
     "MinedBatchSampler": "profs_tf.sampling.hncm.sampler",
     "Preprocessing": "profs_tf.inputs.preprocessing",
     "ProfsCallback": "profs_tf.callbacks.profs",

@@ -13,7 +13,7 @@ from profs_tf.command_line import check_values, run
 from profs_tf.config_flags import define_one
 from profs_tf.metrics.exact.coordinates import DISTANCES
 from profs_tf.neighbour_strip import draw_strip
-from profs_tf.retrieval_index import SEARCHES, ImageIndex, Neighbour
+from profs_tf.search.index import SEARCHES, ImageIndex, Neighbour
 
 USAGE = """retrieve: index a folder of pictures by their embeddings, and find those that look like yours.
 

@@ -8,11 +8,12 @@ import pytest
 from PIL import Image
 
 import profs_tf as profs
-from profs_tf import index_building, index_source
-from profs_tf.index_files import IndexFolder
 from profs_tf.inputs.decoding import UnreadableImageError
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.models.embedder import build_embedder
+from profs_tf.search import builder as index_building
+from profs_tf.search import source as index_source
+from profs_tf.search.storage import IndexFolder
 from profs_tf.serving.loaded import SavedEmbedder
 from profs_tf.serving.saved_model import embed_with_saved, save_embedder
 from profs_tf.serving.saved_model import loaded as saved_embedder

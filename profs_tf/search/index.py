@@ -17,11 +17,11 @@ from typing import NamedTuple, Optional, Union
 import numpy as np
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.index_building import build_index
-from profs_tf.index_files import IndexFolder
 from profs_tf.inputs.decoding import Picture
 from profs_tf.metrics.neighbors import NearestSearch, Own
 from profs_tf.metrics.neighbors_faiss import FaissSearch
+from profs_tf.search.builder import build_index
+from profs_tf.search.storage import IndexFolder
 from profs_tf.serving.loaded import SavedEmbedder
 
 SEARCHES = ("exact", "faiss")

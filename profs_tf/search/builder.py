@@ -15,9 +15,9 @@ import numpy as np
 from tqdm import tqdm
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.index_files import Chunk, IndexFolder
-from profs_tf.index_source import IndexSource, Stamp, source_of
 from profs_tf.inputs.decoding import UnreadableImageError
+from profs_tf.search.source import IndexSource, Stamp, source_of
+from profs_tf.search.storage import Chunk, IndexFolder
 from profs_tf.serving.loaded import SavedEmbedder
 from profs_tf.utils.threads import in_threads
 

@@ -1,0 +1,1 @@
+"""An index of embedded images, and nearest-neighbor search in it."""
