@@ -19,7 +19,11 @@ setup(
     license="Apache-2.0",
     license_files=["LICENSE", "NOTICE"],
     packages=find_packages(include=["profs_tf", "profs_tf.*"]),
-    package_data={"profs_tf": ["py.typed", "page/*"], "profs_tf.datasets": ["emoji.npz"]},
+    package_data={
+        "profs_tf": ["py.typed"],
+        "profs_tf.visual": ["page/*"],
+        "profs_tf.datasets": ["emoji.npz"],
+    },
     python_requires=">=3.9,<3.12",
     install_requires=[
         "tensorflow>=2.15.0,<2.16",

@@ -7,9 +7,9 @@ from absl import flags
 from profs_tf.command_line import FAILED, run
 from profs_tf.config import Config
 from profs_tf.config_flags import define_one
-from profs_tf.contact_sheet import draw_contact_sheet
 from profs_tf.datasets.audit import duplicates, examine, single_image_classes, summary
 from profs_tf.runs.factory import load_data
+from profs_tf.visual.contact_sheet import draw_contact_sheet
 
 USAGE = """check_data: read every picture of a data set and report what training would stumble over.
 

@@ -13,11 +13,11 @@ from profs_tf.command_line import check_values, run
 from profs_tf.config import Config
 from profs_tf.config_flags import define_one
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.gallery_page import gallery_page
 from profs_tf.metrics.exact.coordinates import DISTANCES
-from profs_tf.neighbourhoods import MAPS, find_neighbourhoods, map_to_plane
 from profs_tf.runs.directory import write_atomically
 from profs_tf.serving.saved_model import embed_with_saved
+from profs_tf.visual.gallery_content import MAPS, find_neighbourhoods, map_to_plane
+from profs_tf.visual.gallery_html import gallery_page
 
 USAGE = """gallery: draw an HTML page of what an embedder finds: queries and their nearest images.
 

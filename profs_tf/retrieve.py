@@ -12,8 +12,8 @@ from profs_tf import datasets
 from profs_tf.command_line import check_values, run
 from profs_tf.config_flags import define_one
 from profs_tf.metrics.exact.coordinates import DISTANCES
-from profs_tf.neighbour_strip import draw_strip
 from profs_tf.search.index import SEARCHES, ImageIndex, Neighbour
+from profs_tf.visual.strip import draw_strip
 
 USAGE = """retrieve: index a folder of pictures by their embeddings, and find those that look like yours.
 

@@ -20,7 +20,6 @@ from profs_tf.distribution.strategy import (
     lost_workers_named,
     make_strategy,
 )
-from profs_tf.embedding_board import EmbeddingBoard
 from profs_tf.inputs.cache import cached
 from profs_tf.inputs.decoding import unreadable_files_named
 from profs_tf.inputs.pipeline import train_pipeline
@@ -33,6 +32,7 @@ from profs_tf.runs.log import RunLog
 from profs_tf.runs.loop import fit_from_step, progress_callbacks
 from profs_tf.runs.warm_start import find_initial_run, load_initial_weights
 from profs_tf.sampling.batch_sampler import BatchSampler
+from profs_tf.visual.tensorboard import EmbeddingBoard
 
 USAGE = """train: train an image embedding with PROFS and report how well it retrieves classes it never saw.
 

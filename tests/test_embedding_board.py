@@ -8,7 +8,7 @@ from PIL import Image
 from scipy.spatial.distance import pdist
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.embedding_board import EmbeddingBoard, pair_distances, sample_by_class, sprite
+from profs_tf.visual.tensorboard import EmbeddingBoard, pair_distances, sample_by_class, sprite
 
 RANDOM = np.random.default_rng(0)
 LABELS = np.repeat(np.arange(6), 5)

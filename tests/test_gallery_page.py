@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.gallery_page import gallery_page
-from profs_tf.neighbourhoods import find_neighbourhoods
+from profs_tf.visual.gallery_content import find_neighbourhoods
+from profs_tf.visual.gallery_html import gallery_page
 
 EVIL = (
     "<script>window.hacked=1</script>",

@@ -1,7 +1,7 @@
 import numpy as np
 from PIL import Image
 
-from profs_tf.neighbour_strip import draw_strip
+from profs_tf.visual.strip import draw_strip
 
 
 def plain(colour):

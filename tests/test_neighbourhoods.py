@@ -3,7 +3,7 @@ import collections
 import numpy as np
 import pytest
 
-from profs_tf.neighbourhoods import find_neighbourhoods, map_to_plane
+from profs_tf.visual.gallery_content import find_neighbourhoods, map_to_plane
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 import numpy as np
 from PIL import Image
 
-from profs_tf.thumbnails import label_font, square_thumbnail, thumbnail
+from profs_tf.visual.thumbnails import label_font, square_thumbnail, thumbnail
 
 PICTURE = np.zeros([20, 40, 3], np.uint8)
 

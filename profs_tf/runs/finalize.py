@@ -5,9 +5,7 @@ from typing import Any
 from profs_tf.callbacks.profs import RecallCallback
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.embedding_board import EmbeddingBoard
 from profs_tf.inputs.preprocessing import Preprocessing
-from profs_tf.learning_curves import draw_learning_curves
 from profs_tf.metrics.scores import embed, evaluate, format_report
 from profs_tf.models.profs_model import ProfsModel
 from profs_tf.runs.directory import RunFolder
@@ -15,6 +13,8 @@ from profs_tf.runs.factory import build_model
 from profs_tf.runs.log import RunLog
 from profs_tf.sampling.batch_sampler import BatchSampler
 from profs_tf.serving.saved_model import save_embedder
+from profs_tf.visual.learning_curves import draw_learning_curves
+from profs_tf.visual.tensorboard import EmbeddingBoard
 
 
 def finish(

@@ -17,9 +17,9 @@ import numpy as np
 
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.decoding import Picture
-from profs_tf.neighbourhoods import Neighbourhoods
-from profs_tf.thumbnails import square_thumbnail, thumbnail
 from profs_tf.utils.threads import in_threads
+from profs_tf.visual.gallery_content import Neighbourhoods
+from profs_tf.visual.thumbnails import square_thumbnail, thumbnail
 
 THUMBNAIL_SIDE = 96
 _QUALITY = 85

@@ -9,7 +9,7 @@ from typing import BinaryIO, Union
 from PIL import Image, ImageDraw
 
 from profs_tf.inputs.decoding import Picture
-from profs_tf.thumbnails import label_font, square_thumbnail
+from profs_tf.visual.thumbnails import label_font, square_thumbnail
 
 _SIDE = 112
 _GAP = 6

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.thumbnails import label_font, square_thumbnail
+from profs_tf.visual.thumbnails import label_font, square_thumbnail
 
 _SIDE = 96
 _GAP = 6

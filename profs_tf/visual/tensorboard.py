@@ -18,8 +18,8 @@ from PIL import Image
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.decoding import Picture
 from profs_tf.metrics.neighbors import nearest
-from profs_tf.neighbour_strip import draw_strip
-from profs_tf.thumbnails import square_thumbnail
+from profs_tf.visual.strip import draw_strip
+from profs_tf.visual.thumbnails import square_thumbnail
 
 DETAILS = ("none", "scalars", "full")
 _SAMPLE = 1000

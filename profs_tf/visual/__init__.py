@@ -1,0 +1,1 @@
+"""Pictures and pages: TensorBoard, gallery, contact sheet, neighbor strip, learning curves."""
