@@ -4,9 +4,9 @@ import sys
 
 from absl import flags
 
-from profs_tf.command_line import FAILED, run
+from profs_tf.cli.command import FAILED, run
+from profs_tf.cli.config_flags import define_one
 from profs_tf.config import Config
-from profs_tf.config_flags import define_one
 from profs_tf.datasets.audit import duplicates, examine, single_image_classes, summary
 from profs_tf.runs.factory import load_data
 from profs_tf.visual.contact_sheet import draw_contact_sheet

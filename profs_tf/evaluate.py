@@ -9,9 +9,9 @@ from typing import Optional
 import numpy as np
 from absl import flags
 
-from profs_tf.command_line import check_values, run
+from profs_tf.cli.command import check_values, run
+from profs_tf.cli.config_flags import define_one
 from profs_tf.config import Config, whole_numbers
-from profs_tf.config_flags import define_one
 from profs_tf.metrics.arguments import check_ks
 from profs_tf.metrics.retrieval import RetrievalResult
 from profs_tf.metrics.scores import evaluate_in_full, format_report

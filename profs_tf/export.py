@@ -9,9 +9,9 @@ from typing import Any
 import tensorflow as tf
 from absl import flags
 
-from profs_tf.command_line import run
+from profs_tf.cli.command import run
+from profs_tf.cli.config_flags import define_one, loss_options
 from profs_tf.config import Config
-from profs_tf.config_flags import define_one, loss_options
 from profs_tf.runs.directory import RunFolder
 from profs_tf.runs.factory import build_model, build_preprocessing, build_sampler, load_data
 from profs_tf.serving.formats import CARD, FORMATS, SAVED_MODEL, check_formats, export_embedder, sample_of

@@ -9,9 +9,9 @@ import numpy as np
 from absl import flags
 
 from profs_tf import datasets
-from profs_tf.command_line import check_values, run
+from profs_tf.cli.command import check_values, run
+from profs_tf.cli.config_flags import define_one
 from profs_tf.config import Config
-from profs_tf.config_flags import define_one
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.metrics.exact.coordinates import DISTANCES
 from profs_tf.runs.directory import write_atomically

@@ -9,8 +9,8 @@ from typing import Optional
 from absl import flags, logging
 
 from profs_tf import datasets
-from profs_tf.command_line import check_values, run
-from profs_tf.config_flags import define_one
+from profs_tf.cli.command import check_values, run
+from profs_tf.cli.config_flags import define_one
 from profs_tf.metrics.exact.coordinates import DISTANCES
 from profs_tf.search.index import SEARCHES, ImageIndex, Neighbour
 from profs_tf.visual.strip import draw_strip

@@ -6,9 +6,9 @@ from typing import Any
 import tensorflow as tf
 from absl import flags
 
-from profs_tf import config_flags
 from profs_tf.callbacks.profs import ProfsCallback, RecallCallback
-from profs_tf.command_line import USER_ERRORS, FailedRunError, InterruptedRunError, run
+from profs_tf.cli import config_flags
+from profs_tf.cli.command import USER_ERRORS, FailedRunError, InterruptedRunError, run
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.distribution.collectives import part_size

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from absl import flags
 
-from profs_tf import backbones, config_flags, train
+from profs_tf import backbones, train
+from profs_tf.cli import config_flags
 from profs_tf.config import Config
 from profs_tf.runs.factory import build_loss, build_sampler
 

@@ -34,7 +34,7 @@ from grid_runs.results import read_results
 from grid_runs.run_files import RunFiles
 from grid_runs.worker import TRAIN, Worker
 
-from profs_tf.command_line import BAD_USE, FAILED, INTERRUPTED
+from profs_tf.cli.command import BAD_USE, FAILED, INTERRUPTED
 from profs_tf.runs.factory import load_data
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -5,7 +5,8 @@ import pytest
 from conftest import TRAIN, run_command
 from PIL import Image
 
-from profs_tf import check_data, command_line
+from profs_tf import check_data
+from profs_tf.cli import command as command_line
 
 
 def save(picture, path, **options):

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from profs_tf import command_line
+from profs_tf.cli import command as command_line
 
 
 def run(monkeypatch, main):

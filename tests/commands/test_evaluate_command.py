@@ -8,7 +8,7 @@ import tensorflow as tf
 from conftest import run_as_typed, run_command
 
 import profs_tf
-from profs_tf import command_line
+from profs_tf.cli import command as command_line
 
 # Importing the command would put it in the place of the function of the same name.
 evaluate_function = profs_tf.evaluate

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from conftest import run_as_typed, run_command
 
-from profs_tf import command_line, gallery
+from profs_tf import gallery
+from profs_tf.cli import command as command_line
 from profs_tf.datasets.image_list import ImageList
 
 

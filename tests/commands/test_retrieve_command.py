@@ -10,7 +10,8 @@ from forked_process import ForkedProcess
 from PIL import Image
 
 import profs_tf as profs
-from profs_tf import command_line, retrieve
+from profs_tf import retrieve
+from profs_tf.cli import command as command_line
 
 
 def run_here(monkeypatch, capsys, *words, expected=0):

@@ -10,8 +10,9 @@ from conftest import STEPS_PER_EPOCH, run_as_typed, run_command
 from PIL import Image
 from run_state import assert_same_run, log_rows, start, wait_for_checkpoint
 
-from profs_tf import command_line as command_line_module
-from profs_tf import config_flags, train
+from profs_tf import train
+from profs_tf.cli import command as command_line_module
+from profs_tf.cli import config_flags
 from profs_tf.config import Config
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import yaml
 from absl import flags
 
-from profs_tf import config_flags, train
+from profs_tf import train
+from profs_tf.cli import config_flags
 from profs_tf.config import Config
 
 _KEYS = {"data_sets", "rows", "seeds", "axes", "flags"}

@@ -1,0 +1,1 @@
+"""What the commands share: flags, error lines, exit codes."""
