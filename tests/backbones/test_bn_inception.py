@@ -1,12 +1,11 @@
 """BN-Inception against a construction of its own from the state dict, in Caffe's order of things."""
 
-import caffe_oracle
 import numpy as np
 import pytest
 import tensorflow as tf
-import torch_files
 
 from profs_tf.backbones.bn_inception import bn_inception
+from tests.backbones import caffe_oracle, torch_files
 
 # One row a block: input channels, then (name, filters, kernel side, strides) of every branch, then the pool.
 AVERAGE, MAXIMUM, PASS = "average", "maximum", "pass through"

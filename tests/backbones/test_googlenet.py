@@ -4,12 +4,12 @@ import os
 import subprocess
 import sys
 
-import caffe_oracle
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from profs_tf.backbones.googlenet import googlenet
+from tests.backbones import caffe_oracle
 
 # Block, input channels, filters: 1x1, 3x3 reduce, 3x3, 5x5 reduce, 5x5, after the pool.
 TABLE = [

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from slim_oracle import random_images, save_both, slim_network
 from tf_slim.nets import inception_v1 as slim_inception_v1
 
 from profs_tf.backbones.inception_v1 import inception_v1
+from tests.backbones.slim_oracle import random_images, save_both, slim_network
 
 pytestmark = pytest.mark.filterwarnings("ignore:`layer.apply` is deprecated:UserWarning")
 SLIM = (slim_inception_v1.inception_v1_base, slim_inception_v1.inception_v1_arg_scope, "InceptionV1")

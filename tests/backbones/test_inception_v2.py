@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from slim_oracle import random_images, save_both, slim_network
 from tf_slim.nets import inception_v2 as slim_inception_v2
 
 from profs_tf.backbones.inception_v2 import inception_v2
+from tests.backbones.slim_oracle import random_images, save_both, slim_network
 
 pytestmark = pytest.mark.filterwarnings("ignore:`layer.apply` is deprecated:UserWarning")
 

@@ -7,47 +7,15 @@ import contextlib
 import fcntl
 import json
 import subprocess
-import sys
 
 import numpy as np
 import pytest
-from forked_process import run_forked
 from PIL import Image, ImageDraw
 
+from tests.commands.run_commands import MINED, TRAIN, run_as_typed
+
 # Its assertions then tell what differs.
-pytest.register_assert_rewrite("run_state")
-
-STEPS_PER_EPOCH = 40
-TRAIN = (
-    "--backbone=conv4",
-    "--embedding_dim=16",
-    "--image_resize=24",
-    "--image_shift=2",
-    "--batch_size=12",
-    "--learning_rate=1e-3",
-    "--ks=1,2",
-    f"--steps_per_epoch={STEPS_PER_EPOCH}",
-    "--epochs=3",
-    "--progress=none",
-    "--tensorboard=full",
-)
-# Four of the six classes are in a batch, so mining has a choice.
-MINED = ("--method=profs_hncm", "--hard_classes_per_seed=1", "--batch_size=8")
-
-
-def run_command(name, *arguments, expected=0, **options):
-    return as_expected(run_forked("-m", f"profs_tf.{name}", *arguments, **options), expected)
-
-
-def run_as_typed(name, *arguments, expected=0):
-    words = [sys.executable, "-m", f"profs_tf.{name}", *map(str, arguments)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
-    return as_expected(done, expected)
-
-
-def as_expected(done, code):
-    assert done.returncode == code, done.stdout + done.stderr
-    return done
+pytest.register_assert_rewrite("tests.commands.run_state")
 
 
 @pytest.fixture(scope="session")

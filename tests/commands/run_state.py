@@ -6,7 +6,8 @@ import time
 
 import numpy as np
 import tensorflow as tf
-from forked_process import ForkedProcess
+
+from tests.helpers.forked_process import ForkedProcess
 
 # Figures of time differ between any two runs.
 CLOCKS = ("images_per_second", "evaluation_seconds")

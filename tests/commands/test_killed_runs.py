@@ -4,10 +4,10 @@ import time
 
 import numpy as np
 import pytest
-from conftest import MINED, STEPS_PER_EPOCH, run_command
-from run_state import assert_same_run, final_state, log_rows, start, wait_for_checkpoint
 
 from profs_tf import losses
+from tests.commands.run_commands import MINED, STEPS_PER_EPOCH, run_command
+from tests.commands.run_state import assert_same_run, final_state, log_rows, start, wait_for_checkpoint
 
 EPOCHS = 3
 NO_CLUSTERING = "--clustering=never"

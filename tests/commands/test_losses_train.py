@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from conftest import run_command
 
 from profs_tf import losses
+from tests.commands.run_commands import run_command
 
 VARIANTS = {
     **{name: [f"--loss={name}"] for name in losses.names()},

@@ -6,8 +6,9 @@ import re
 
 import numpy as np
 import pytest
-from conftest import TRAIN, run_as_typed, run_command
 from PIL import Image, ImageDraw, ImageOps
+
+from tests.commands.run_commands import TRAIN, run_as_typed, run_command
 
 CLASSES = ["a b", "Käse", "Ёлка", "猫", "é\u0301", "z [1] {x} %d #"]
 SIZE = (40, 26)

@@ -5,10 +5,11 @@ import signal
 import time
 
 import pytest
-from conftest import run_command
-from forked_process import ForkedProcess
-from run_state import assert_same_run, log_rows, metrics_of, wait_for_checkpoint
-from worker_processes import tf_configs
+
+from tests.commands.run_commands import run_command
+from tests.commands.run_state import assert_same_run, log_rows, metrics_of, wait_for_checkpoint
+from tests.helpers.forked_process import ForkedProcess
+from tests.helpers.worker_processes import tf_configs
 
 EMOJI = (
     "--flagfile=experiments/emoji.flags",

@@ -3,12 +3,12 @@
 import functools
 from typing import Callable, NamedTuple
 
-import loss_reference
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from profs_tf import losses
+from tests.losses import loss_reference
 
 NUM_CLASSES = 8
 DIMENSIONS = 6

@@ -7,8 +7,9 @@ import numpy as np
 import tensorflow as tf
 from hypothesis import settings
 from hypothesis import strategies as st
-from loss_cases import PAIRWISE, as_mask, build, value_and_gradients
-from loss_reference import distance_weighted_negatives
+
+from tests.losses.loss_cases import PAIRWISE, as_mask, build, value_and_gradients
+from tests.losses.loss_reference import distance_weighted_negatives
 
 MOST_CLASSES = 40
 

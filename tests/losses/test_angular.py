@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given
-from loss_cases import unit_rows
-from loss_oracle import check_against_loops, oracle_settings, random_batches
 
 from profs_tf import losses
+from tests.losses.loss_cases import unit_rows
+from tests.losses.loss_oracle import check_against_loops, oracle_settings, random_batches
 
 
 @pytest.mark.parametrize("name", ["angular", "angular_with_n_pair"])

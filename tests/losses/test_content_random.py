@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from loss_reference import embedding_hash, pair_uniform
 
 from profs_tf.losses.content_random import pair_uniforms
+from tests.losses.loss_reference import embedding_hash, pair_uniform
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

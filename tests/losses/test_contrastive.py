@@ -3,12 +3,12 @@ import math
 import numpy as np
 import tensorflow as tf
 from hypothesis import given
-from loss_cases import unit_rows
-from loss_oracle import check_against_loops, oracle_settings, random_batches
-from loss_reference import distance_matrix, hard_negatives, pairs_of
-from tfa_oracle import tfa
 
 from profs_tf import losses
+from tests.losses.loss_cases import unit_rows
+from tests.losses.loss_oracle import check_against_loops, oracle_settings, random_batches
+from tests.losses.loss_reference import distance_matrix, hard_negatives, pairs_of
+from tests.losses.tfa_oracle import tfa
 
 
 @oracle_settings

@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given
-from loss_cases import unit_rows, value_and_gradients
-from loss_oracle import oracle_settings, random_batches, variant_settings
-from loss_reference import distance_weighted_negatives, draw_log_weights
 
 from profs_tf import losses
 from profs_tf.losses.batch import read_batch
 from profs_tf.losses.distance_weighted import distance_weighted_weights, draw_weights
 from profs_tf.losses.distances import query_pairs, safe_sqrt, squared_distances
+from tests.losses.loss_cases import unit_rows, value_and_gradients
+from tests.losses.loss_oracle import oracle_settings, random_batches, variant_settings
+from tests.losses.loss_reference import distance_weighted_negatives, draw_log_weights
 
 
 def chosen(E, y, q=None, seed=0):

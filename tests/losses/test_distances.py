@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from loss_reference import distance_matrix
 
 from profs_tf.losses import distances
 from profs_tf.losses.batch import Batch
+from tests.losses.loss_reference import distance_matrix
 
 
 def gradient_of(function, E):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given
-from loss_oracle import check_against_loops, oracle_settings, random_batches
-from tfa_oracle import tfa
 
 from profs_tf import losses
+from tests.losses.loss_oracle import check_against_loops, oracle_settings, random_batches
+from tests.losses.tfa_oracle import tfa
 
 
 @oracle_settings

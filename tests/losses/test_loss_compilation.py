@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from loss_cases import NUM_CLASSES, build, every_loss, unit_rows, value_and_gradients
+
+from tests.losses.loss_cases import NUM_CLASSES, build, every_loss, unit_rows, value_and_gradients
 
 LABELS = np.repeat(np.arange(NUM_CLASSES), 3)
 MASKS = {

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from loss_cases import (
+
+from tests.losses.loss_cases import (
     DIMENSIONS,
     NUM_CLASSES,
     PAIRWISE,

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from loss_cases import value_and_gradients
 
 from profs_tf import losses
+from tests.losses.loss_cases import value_and_gradients
 
 CLASSES, IMAGES = 6, 4
 LABELS = np.repeat(np.arange(CLASSES), IMAGES)

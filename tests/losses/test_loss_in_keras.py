@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from loss_cases import DIMENSIONS, NUM_CLASSES, build, every_loss, identity_model, unit_rows
 
 from profs_tf import losses
+from tests.losses.loss_cases import DIMENSIONS, NUM_CLASSES, build, every_loss, identity_model, unit_rows
 
 SIZE = 20  # in batches of 8: the last one is smaller
 LABELS = np.tile(np.arange(NUM_CLASSES // 2), 5)

@@ -4,13 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
-from forked_process import run_forked
+
+from tests.helpers.forked_process import run_forked
 
 SCRIPT = """
 import json, resource, sys
 sys.path.insert(0, sys.argv[1])
 import numpy as np, tensorflow as tf
-from loss_cases import BUILDERS, build, unit_rows, value_and_gradients
+from tests.losses.loss_cases import BUILDERS, build, unit_rows, value_and_gradients
 
 B = D = 512
 E = unit_rows(np.random.default_rng(0), B, D)
@@ -47,7 +48,7 @@ def test_less_than_one_cube_for_512_images(images_per_class, mode, names):
 
     One float32 [B, B, B] object is 512 MB, half of what a loss may take.
     """
-    arguments = [str(Path(__file__).parent), str(images_per_class), mode, *names]
+    arguments = [str(Path(__file__).parents[2]), str(images_per_class), mode, *names]
     result = run_forked("-c", SCRIPT, *arguments)
     assert result.returncode == 0, result.stderr
     megabytes = json.loads(result.stdout)

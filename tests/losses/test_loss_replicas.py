@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from forked_process import run_forked
+from tests.helpers.forked_process import run_forked
 
 REPLICAS = """
 import sys
@@ -10,7 +10,7 @@ sys.path.insert(0, sys.argv[1])
 import numpy as np, tensorflow as tf
 (cpu,) = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-from loss_cases import DIMENSIONS, identity_model, unit_rows
+from tests.losses.loss_cases import DIMENSIONS, identity_model, unit_rows
 from profs_tf import losses
 
 y, q = np.repeat(np.arange(4), 3), np.tile([1.0, 0.0, 0.0], 4)
@@ -34,5 +34,5 @@ for one, two in zip(tf.nest.flatten(results[0]), tf.nest.flatten(results[1])):
 
 def test_two_replicas_with_one_batch_each_step_like_one():
     """The same value and the same step, of the embedder and of the boundary, not twice as long a one."""
-    result = run_forked("-c", REPLICAS, Path(__file__).parent)
+    result = run_forked("-c", REPLICAS, Path(__file__).parents[2])
     assert result.returncode == 0, result.stderr

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from loss_cases import DIMENSIONS, NUM_CLASSES, identity_model, unit_rows
 
 from profs_tf import losses
+from tests.losses.loss_cases import DIMENSIONS, NUM_CLASSES, identity_model, unit_rows
 
 SIZE = 20
 LABELS = np.tile(np.arange(NUM_CLASSES // 2), 5)

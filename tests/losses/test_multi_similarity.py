@@ -2,10 +2,10 @@ import math
 
 import numpy as np
 from hypothesis import given
-from loss_cases import value_and_gradients
-from loss_oracle import check_against_loops, oracle_settings, random_batches
 
 from profs_tf import losses
+from tests.losses.loss_cases import value_and_gradients
+from tests.losses.loss_oracle import check_against_loops, oracle_settings, random_batches
 
 
 @oracle_settings

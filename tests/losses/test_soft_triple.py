@@ -1,10 +1,10 @@
 import numpy as np
 import tensorflow as tf
 from hypothesis import given
-from loss_cases import unit_rows, value_and_gradients
-from loss_oracle import check_against_loops, oracle_settings, random_batches, variant_settings
 
 from profs_tf import losses
+from tests.losses.loss_cases import unit_rows, value_and_gradients
+from tests.losses.loss_oracle import check_against_loops, oracle_settings, random_batches, variant_settings
 
 
 @oracle_settings

@@ -1,7 +1,8 @@
 from pathlib import Path
 
 import pytest
-from forked_process import run_forked
+
+from tests.helpers.forked_process import run_forked
 
 TOOL = Path(__file__).parents[2] / "tools" / "benchmark_evaluation.py"
 

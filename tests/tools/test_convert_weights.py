@@ -12,10 +12,10 @@ import profs_tf as profs
 from profs_tf import backbones
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "backbones"))
 
 import convert_weights as tool
-import torch_files
+
+from tests.backbones import torch_files
 
 TORCH_WORDS = {
     "kernel": "weight",

@@ -8,12 +8,12 @@ import zipfile
 
 import numpy as np
 import pytest
-import torch_files
 from hypothesis import given
 from hypothesis import strategies as st
-from torch_files import Calls, draw, refused
 
 from profs_tf.backbones.weights.pytorch.file import read_tensors
+from tests.backbones import torch_files
+from tests.backbones.torch_files import Calls, draw, refused
 
 VALUES = {
     "conv.weight": draw(4, 3, 5, 5),

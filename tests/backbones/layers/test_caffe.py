@@ -1,11 +1,11 @@
 """Padding and pooling against Caffe's definition in plain loops."""
 
-import caffe_oracle
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from profs_tf.backbones.layers import caffe as caffe_layers
+from tests.backbones import caffe_oracle
 
 
 def draw(*shape, low=-1.0):

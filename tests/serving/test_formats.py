@@ -9,6 +9,7 @@ from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.preprocessing import Preprocessing, prepare_for_evaluation
 from profs_tf.models.embedder import build_embedder
 from profs_tf.runs.factory import in_precision
+from profs_tf.serving import formats as export_formats
 from profs_tf.serving.formats import (
     CARD,
     FORMATS,
@@ -20,7 +21,6 @@ from profs_tf.serving.formats import (
 )
 from profs_tf.serving.onnx import require_onnx
 from profs_tf.serving.portable import portable_function, scale
-from profs_tf.serving.saved_model import formats as export_formats
 from profs_tf.serving.tflite import embed_by_tflite
 
 PREPROCESSING = Preprocessing(resize=32, crop=24)

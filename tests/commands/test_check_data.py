@@ -2,11 +2,11 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import TRAIN, run_command
 from PIL import Image
 
 from profs_tf import check_data
 from profs_tf.cli import command as command_line
+from tests.commands.run_commands import TRAIN, run_command
 
 
 def save(picture, path, **options):

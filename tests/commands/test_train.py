@@ -6,14 +6,14 @@ from urllib.error import URLError
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import STEPS_PER_EPOCH, run_as_typed, run_command
 from PIL import Image
-from run_state import assert_same_run, log_rows, start, wait_for_checkpoint
 
 from profs_tf import train
 from profs_tf.cli import command as command_line_module
 from profs_tf.cli import config_flags
 from profs_tf.config import Config
+from tests.commands.run_commands import STEPS_PER_EPOCH, run_as_typed, run_command
+from tests.commands.run_state import assert_same_run, log_rows, start, wait_for_checkpoint
 
 
 def test_writes_everything(whole_run):

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from conftest import run_as_typed, run_command
 
 import profs_tf
 from profs_tf.cli import command as command_line
+from tests.commands.run_commands import run_as_typed, run_command
 
 # Importing the command would put it in the place of the function of the same name.
 evaluate_function = profs_tf.evaluate

@@ -5,13 +5,13 @@ import time
 
 import numpy as np
 import pytest
-from conftest import run_command
-from forked_process import ForkedProcess
 from PIL import Image
 
 import profs_tf as profs
 from profs_tf import retrieve
 from profs_tf.cli import command as command_line
+from tests.commands.run_commands import run_command
+from tests.helpers.forked_process import ForkedProcess
 
 
 def run_here(monkeypatch, capsys, *words, expected=0):

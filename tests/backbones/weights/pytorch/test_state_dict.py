@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
-import torch_files
 
 from profs_tf.backbones.weights.pytorch.state_dict import load_state_dict
+from tests.backbones import torch_files
 
 WEIGHTS = {
     "first.weight": (4, 3, 5, 2),

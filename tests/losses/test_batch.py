@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from loss_cases import NUM_CLASSES, build, every_loss, unit_rows, value_and_gradients
 
 from profs_tf import losses
+from tests.losses.loss_cases import NUM_CLASSES, build, every_loss, unit_rows, value_and_gradients
 
 LABELS = np.repeat(np.arange(NUM_CLASSES), 3)
 SIZE = len(LABELS)

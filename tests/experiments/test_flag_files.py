@@ -15,7 +15,7 @@ from profs_tf.cli import config_flags
 from profs_tf.config import Config
 from profs_tf.runs.factory import build_loss, build_sampler
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "experiments"
 ALL_FILES = sorted(path.relative_to(ROOT).as_posix() for path in EXPERIMENTS.rglob("*.flags"))
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from forked_process import ForkedProcess
-from worker_processes import tf_configs
 
 from profs_tf.distribution import collectives
 from profs_tf.distribution.strategy import make_strategy
+from tests.helpers.forked_process import ForkedProcess
+from tests.helpers.worker_processes import tf_configs
 
 SCRIPT = Path(__file__).with_name("replica_cases.py")
 FEW = ("margin-hncm-sync-float64",)

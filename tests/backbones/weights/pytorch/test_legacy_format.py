@@ -6,12 +6,12 @@ import pickle
 
 import numpy as np
 import pytest
-import torch_files
 from hypothesis import given
 from hypothesis import strategies as st
-from torch_files import NOT_A_VIEW, Calls, draw, number, refused, text
 
 from profs_tf.backbones.weights.pytorch.file import read_tensors
+from tests.backbones import torch_files
+from tests.backbones.torch_files import NOT_A_VIEW, Calls, draw, number, refused, text
 
 VALUES = {
     "conv.weight": draw(4, 3, 5, 5),

@@ -14,9 +14,9 @@ from profs_tf.models.embedder import build_embedder
 from profs_tf.search import builder as index_building
 from profs_tf.search import source as index_source
 from profs_tf.search.storage import IndexFolder
+from profs_tf.serving import loaded as saved_embedder
 from profs_tf.serving.loaded import SavedEmbedder
 from profs_tf.serving.saved_model import embed_with_saved, save_embedder
-from profs_tf.serving.saved_model import loaded as saved_embedder
 
 
 @pytest.fixture(scope="module")

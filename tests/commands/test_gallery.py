@@ -4,11 +4,11 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import run_as_typed, run_command
 
 from profs_tf import gallery
 from profs_tf.cli import command as command_line
 from profs_tf.datasets.image_list import ImageList
+from tests.commands.run_commands import run_as_typed, run_command
 
 
 def data_of(path):
