@@ -11,10 +11,10 @@ from profs_tf.version import __version__
 
 if TYPE_CHECKING:
     from profs_tf import datasets, losses, metrics
-    from profs_tf.callbacks.profs import ProfsCallback, RecallCallback
+    from profs_tf.callbacks.profs import ProfsCallback
+    from profs_tf.callbacks.recall import RecallCallback
     from profs_tf.inputs.pipeline import train_pipeline
     from profs_tf.inputs.preprocessing import Preprocessing
-    from profs_tf.metrics.scores import evaluate
     from profs_tf.models.embedder import build_embedder
     from profs_tf.models.profs_model import ProfsModel
     from profs_tf.optimizers.head_adam import head_adam
@@ -36,10 +36,9 @@ _HOMES = {
     "Preprocessing": "profs_tf.inputs.preprocessing",
     "ProfsCallback": "profs_tf.callbacks.profs",
     "ProfsModel": "profs_tf.models.profs_model",
-    "RecallCallback": "profs_tf.callbacks.profs",
+    "RecallCallback": "profs_tf.callbacks.recall",
     "build_embedder": "profs_tf.models.embedder",
     "datasets": None,
-    "evaluate": "profs_tf.metrics.scores",
     "head_adam": "profs_tf.optimizers.head_adam",
     "losses": None,
     "metrics": None,
@@ -58,7 +57,6 @@ __all__ = [
     "__version__",
     "build_embedder",
     "datasets",
-    "evaluate",
     "head_adam",
     "losses",
     "metrics",

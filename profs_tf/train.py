@@ -6,7 +6,8 @@ from typing import Any
 import tensorflow as tf
 from absl import flags
 
-from profs_tf.callbacks.profs import ProfsCallback, RecallCallback
+from profs_tf.callbacks.profs import ProfsCallback
+from profs_tf.callbacks.recall import RecallCallback
 from profs_tf.cli import config_flags
 from profs_tf.cli.command import USER_ERRORS, FailedRunError, InterruptedRunError, run
 from profs_tf.config import Config

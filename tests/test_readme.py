@@ -12,12 +12,7 @@ import yaml
 from absl import flags
 
 import profs_tf as profs
-from profs_tf import check_data, export, gallery, retrieve, train
-
-# Importing the command would put it in the place of the function of the same name.
-evaluate_function = profs.evaluate
-evaluate = importlib.import_module("profs_tf.evaluate")
-profs.evaluate = evaluate_function
+from profs_tf import check_data, evaluate, export, gallery, retrieve, train
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text("utf-8")

@@ -54,7 +54,7 @@ taken: int = model.steps_taken
 best: dict[str, float] = recall.best
 
 embeddings = np.zeros([4, 8], np.float32)
-report: dict[str, float] = profs.evaluate(embeddings, ["a", "a", "b", "b"], ks=[1], map_at_r=True)
+report: dict[str, float] = profs.metrics.evaluate(embeddings, ["a", "a", "b", "b"], ks=[1], map_at_r=True)
 found = profs.metrics.evaluate_retrieval(embeddings, np.array([0, 0, 1, 1]), distance="cosine")
 mean_precision: Optional[float] = found.map_at_r
 recalls: dict[int, float] = profs.metrics.recall_at_k(embeddings, [0, 0, 1, 1], 1)
@@ -74,10 +74,10 @@ WRONG = {
     "profs.BatchSampler(3)": "arg-type",
     "profs.BatchSampler([0, 1], batchsize=2)": "call-arg",
     'profs.MinedBatchSampler([0, 1], representative_uses="six")': "arg-type",
-    "profs.evaluate(None, [0, 1])": "arg-type",
-    "profs.evaluate(np.eye(2), [0, 1], ks=1)": "arg-type",
-    "profs.evaluate(np.eye(2), [0, 1], clusters=True)": "call-arg",
-    'profs.evaluate(np.eye(2), [0, 1])["nmi"].best': "attr-defined",
+    "profs.metrics.evaluate(None, [0, 1])": "arg-type",
+    "profs.metrics.evaluate(np.eye(2), [0, 1], ks=1)": "arg-type",
+    "profs.metrics.evaluate(np.eye(2), [0, 1], clusters=True)": "call-arg",
+    'profs.metrics.evaluate(np.eye(2), [0, 1])["nmi"].best': "attr-defined",
     "profs.metrics.recall_at_k(np.eye(2), None)": "arg-type",
     "profs.metrics.nearest(np.eye(2), np.eye(2))": "call-arg",
     "profs.build_embedder(embedding_dim=0.5)": "arg-type",

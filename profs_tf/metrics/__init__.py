@@ -9,6 +9,7 @@ from profs_tf.metrics.k_means.lloyd import KMeansResult, kmeans
 from profs_tf.metrics.neighbors import NearestSearch, nearest
 from profs_tf.metrics.neighbors_faiss import FaissSearch
 from profs_tf.metrics.retrieval import RetrievalResult, evaluate_retrieval, recall_at_k
+from profs_tf.metrics.scores import evaluate
 
 __all__ = [
     "ClusterScores",
@@ -19,6 +20,7 @@ __all__ = [
     "RetrievalResult",
     "class_bootstrap",
     "cluster_scores",
+    "evaluate",
     "evaluate_retrieval",
     "kmeans",
     "nearest",

@@ -1,20 +1,14 @@
-"""Embeds a split and reports how well its classes are retrieved and clustered.
+"""The scores of an embedding in one call: Recall@K, MAP@R, NMI and F1, as a report.
 
 Shapes: N images, D embedding dimension.
 """
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Optional
+from collections.abc import Mapping, Sequence
+from typing import Optional
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
-from profs_tf.datasets.image_list import ImageList
-from profs_tf.distribution import collectives
-from profs_tf.inputs.pipeline import evaluation_pipeline
-from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.metrics import clustering as clustering_metrics
 from profs_tf.metrics import retrieval
 from profs_tf.metrics.arguments import check_ks
@@ -25,51 +19,6 @@ _SPREAD_SAMPLE = 1000
 _COLLAPSED = 1e-3
 # Figures of a report that are no fractions, by the end of their name.
 _NOT_PERCENT = ("mean_pairwise_distance", "left_out", "epoch", "seconds")
-
-
-def embed(
-    embedder: tf.keras.Model,
-    image_list: ImageList,
-    *,
-    preprocessing: Optional[Preprocessing] = None,
-    batch_size: int = 128,
-    progress: bool = False,
-) -> np.ndarray:
-    """Returns the embeddings of all images in order, float32 [N, D], under the evaluation preprocessing.
-
-    Args:
-        embedder: Keras model from uint8 images [B, H, W, 3] to [B, D]. One of several replicas has each embed
-            a part; all workers must call then, and all get the whole.
-        image_list: N images.
-        preprocessing: None takes `images.preprocessing_for(image_list)`.
-        batch_size: images embedded at once.
-        progress: whether to show a progress bar, where there is one replica.
-    """
-    strategy = embedder.distribute_strategy
-    dataset = evaluation_pipeline(image_list, preprocessing, batch_size, strategy)
-    if strategy.num_replicas_in_sync > 1:
-        return _embed_in_parts(embedder, dataset)[: len(image_list)]
-    return np.asarray(embedder.predict(dataset, verbose=1 if progress else 0), np.float32)
-
-
-def _embed_in_parts(embedder: tf.keras.Model, dataset: tf.distribute.DistributedDataset) -> np.ndarray:
-    """Returns the embeddings of all images, computed in turn by all replicas, the same on all workers."""
-    collectives.average_statistics(embedder)
-    embed_batch = _batch_embedding(embedder)
-    return np.concatenate([np.asarray(embed_batch(images), np.float32) for images in dataset])
-
-
-@functools.lru_cache(maxsize=1)
-def _batch_embedding(embedder: tf.keras.Model) -> Callable[[Any], tf.Tensor]:
-    """Returns the compiled function from the replicas' images to all their embeddings; the last is kept."""
-
-    @tf.function(reduce_retracing=True)
-    def embed_batch(images: Any) -> tf.Tensor:
-        return collectives.gathered(
-            embedder.distribute_strategy, lambda part: embedder(part, training=False), images
-        )
-
-    return embed_batch
 
 
 def evaluate(
@@ -88,7 +37,7 @@ def evaluate(
 ) -> dict[str, float]:
     """Returns the figures of the paper's tables, and more where asked for, in one call.
 
-        profs.evaluate(embeddings, labels, ks=(1, 10, 100))
+        profs.metrics.evaluate(embeddings, labels, ks=(1, 10, 100))
 
     Args:
         embeddings: float [N, D], NumPy or TensorFlow.

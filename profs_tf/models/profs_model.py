@@ -10,13 +10,11 @@ import tensorflow as tf
 
 from profs_tf.distribution import collectives
 from profs_tf.losses import MetricLoss
+from profs_tf.models.non_finite import TERMS
 from profs_tf.models.proximal import ProximalTerm, ProximalWeight, check_proximal_weight
 
 # What Keras would compute besides the loss, in steps of its own that this model does not take.
 _NOT_COMPUTED = ("metrics", "weighted_metrics", "loss_weights")
-
-# What is watched for values that are not finite, in the order in which a step computes it.
-TERMS = ("embeddings", "loss", "proximal_penalty")
 
 
 class RepresentativeTap:
@@ -269,3 +267,9 @@ def _check_not_given(options: dict[str, Any]) -> None:
                 f"`{argument}` must be left out, got {options[argument]!r}: only the loss is computed. "
                 "For Recall@K and others pass `callbacks=[RecallCallback(image_list)]` to `fit`."
             )
+
+
+def steps_taken_by(model: tf.keras.Model) -> int:
+    """Returns the number of steps that a model has taken; a stock model's optimizer counts them."""
+    own = getattr(model, "step", None)
+    return int((model.optimizer.iterations if own is None else own).numpy())

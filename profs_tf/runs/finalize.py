@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from profs_tf.callbacks.profs import RecallCallback
+from profs_tf.callbacks.recall import RecallCallback
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.preprocessing import Preprocessing
-from profs_tf.metrics.scores import embed, evaluate, format_report
+from profs_tf.metrics.scores import evaluate, format_report
+from profs_tf.models.inference import embed
 from profs_tf.models.profs_model import ProfsModel
 from profs_tf.runs.directory import RunFolder
 from profs_tf.runs.factory import build_model

@@ -14,7 +14,7 @@ import tensorflow as tf
 from profs_tf.runs.directory import write_atomically
 
 if TYPE_CHECKING:
-    from profs_tf.callbacks.profs import RecallCallback
+    from profs_tf.callbacks.recall import RecallCallback
 
 # The columns that come first; the evaluation's follow in the order in which they are first reported.
 _COLUMNS = (

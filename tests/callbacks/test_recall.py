@@ -3,10 +3,11 @@ import pytest
 import tensorflow as tf
 
 import profs_tf as profs
-from profs_tf.callbacks.profs import NonFiniteLossError
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.preprocessing import Preprocessing
-from profs_tf.metrics.scores import embed, evaluate, mean_pairwise_distance
+from profs_tf.metrics.scores import evaluate, mean_pairwise_distance
+from profs_tf.models.inference import embed
+from profs_tf.models.non_finite import NonFiniteLossError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (20, 6, 6, 3), np.uint8)
 LABELS = np.repeat(np.arange(5), 4)

@@ -1,19 +1,13 @@
 import csv
-import importlib
 import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-import profs_tf
+from profs_tf import evaluate
 from profs_tf.cli import command as command_line
 from tests.commands.run_commands import run_as_typed, run_command
-
-# Importing the command would put it in the place of the function of the same name.
-evaluate_function = profs_tf.evaluate
-evaluate = importlib.import_module("profs_tf.evaluate")
-profs_tf.evaluate = evaluate_function
 
 
 def test_gives_the_training_runs_best_figures(whole_run, pictures, tmp_path):

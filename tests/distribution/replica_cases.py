@@ -18,7 +18,7 @@ import profs_tf as profs
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.distribution.strategy import is_chief, make_strategy
 from profs_tf.losses import get as get_loss
-from profs_tf.metrics.scores import embed
+from profs_tf.models.inference import embed
 from profs_tf.runs.factory import in_precision
 from profs_tf.sampling.hncm.sampler import MinedBatchSampler
 

@@ -12,8 +12,8 @@ from PIL import Image
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.decoding import UnreadableImageError
 from profs_tf.inputs.preprocessing import Preprocessing
-from profs_tf.metrics.scores import embed
 from profs_tf.models.embedder import build_embedder
+from profs_tf.models.inference import embed
 from profs_tf.serving.saved_model import embed_with_saved, load_signature, save_embedder
 
 PREPROCESSING = Preprocessing(resize=32, crop=24)

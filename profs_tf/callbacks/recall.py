@@ -1,0 +1,161 @@
+"""The callback that evaluates Recall@K on held-out classes and keeps the best epoch's weights."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Optional
+
+import numpy as np
+import tensorflow as tf
+
+from profs_tf.datasets.image_list import ImageList
+from profs_tf.inputs.preprocessing import Preprocessing
+from profs_tf.metrics.arguments import check_ks
+from profs_tf.metrics.scores import CLUSTERING, evaluate
+from profs_tf.models.inference import embed
+from profs_tf.models.non_finite import TERMS, NonFiniteLossError
+from profs_tf.models.profs_model import steps_taken_by
+
+
+class RecallCallback(tf.keras.callbacks.Callback):
+    """Embeds a test split at the end of epochs, reports Recall@K and keeps the best epoch's weights.
+
+    Adds to the epoch's logs: `recall@K` for each K, `mrr`, `mean_pairwise_distance`, `evaluation_seconds`,
+    and with clustering `nmi`, `f1` and `ami`. All are fractions; the best epoch is that of the highest recall
+    at the smallest K, the earliest of equals.
+
+    Attributes:
+        best: the best epoch's metrics with its `epoch` (counted from 1; 0 is the untrained network), or {}.
+        untrained: the metrics before the first step, or {} where `evaluate_untrained` is off.
+    """
+
+    def __init__(
+        self,
+        image_list: ImageList,
+        ks: Sequence[int] = (1, 2, 4, 8),
+        *,
+        preprocessing: Optional[Preprocessing] = None,
+        batch_size: int = 128,
+        every_epochs: int = 1,
+        clustering: str = "never",
+        seed: int = 0,
+        best_weights_path: Optional[str] = None,
+        evaluate_untrained: bool = False,
+        patience: Optional[int] = None,
+        verbose: bool = True,
+        on_embeddings: Optional[Callable[[int, np.ndarray], None]] = None,
+        last_epoch: Optional[int] = None,
+    ) -> None:
+        """Prepares evaluation on a split.
+
+        Args:
+            image_list: the test split; none of its classes should be among the training classes.
+            ks: the K of Recall@K.
+            preprocessing: None takes `images.preprocessing_for(image_list)`, as the pipeline does.
+            batch_size: images embedded at once.
+            every_epochs: evaluate after every so many epochs, and after the last.
+            clustering: "every_epoch" adds NMI and F1 to each evaluation; "never" and "best" leave them out
+                here ("best": the train command clusters the best epoch's embeddings, once, at the end).
+            seed: of k-means.
+            best_weights_path: where the best epoch's weights go (a TensorFlow checkpoint prefix); None
+                keeps none.
+            evaluate_untrained: whether to evaluate before the first step, too.
+            patience: stop training after so many evaluations without a new best; None never stops.
+            verbose: whether to print a line for each evaluation.
+            on_embeddings: called with the epoch (0: untrained) and the embeddings, float32 [N, D], of each
+                evaluation.
+            last_epoch: the epoch (counted from 1) that is evaluated whatever `every_epochs`; None takes the
+                last of `fit`. For a run that calls `fit` several times.
+
+        Raises:
+            ValueError: if `ks`, `every_epochs`, `patience` or `clustering` is out of range.
+        """
+        super().__init__()
+        self.ks = check_ks(ks, len(image_list) - 1)
+        if every_epochs < 1:
+            raise ValueError(f"`every_epochs` must be >= 1, got {every_epochs}.")
+        if patience is not None and patience < 1:
+            raise ValueError(f"`patience` must be >= 1 or None, got {patience}.")
+        if clustering not in CLUSTERING:
+            raise ValueError(f"`clustering` must be one of {', '.join(CLUSTERING)}, got {clustering!r}.")
+        self.image_list = image_list
+        self.preprocessing = preprocessing
+        self.batch_size = batch_size
+        self.every_epochs = every_epochs
+        self.clustering = clustering
+        self.seed = seed
+        self.best_weights_path = best_weights_path
+        self.evaluate_untrained = evaluate_untrained
+        self.patience = patience
+        self.verbose = verbose
+        self.on_embeddings = on_embeddings
+        self.last_epoch = last_epoch
+        self.best: dict[str, float] = {}
+        self.untrained: dict[str, float] = {}
+        self._evaluations_since_best = 0
+
+    def state(self) -> dict[str, Any]:
+        """Returns what a resumed run needs, as plain values for JSON."""
+        return {"best": self.best, "untrained": self.untrained, "since_best": self._evaluations_since_best}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Takes over what `state` returned."""
+        self.best, self.untrained = state["best"], state["untrained"]
+        self._evaluations_since_best = state["since_best"]
+
+    def on_train_begin(self, logs: Optional[dict[str, float]] = None) -> None:
+        """Evaluates the untrained network, once."""
+        if self.evaluate_untrained and not self.untrained:
+            self.untrained = self._evaluate(0)
+
+    def on_epoch_end(self, epoch: int, logs: Optional[dict[str, float]] = None) -> None:
+        """Evaluates, adds the metrics to the logs, keeps the weights if they are the best."""
+        last = (self.params or {}).get("epochs") if self.last_epoch is None else self.last_epoch
+        if (epoch + 1) % self.every_epochs and epoch + 1 != last:
+            return
+        metrics = self._evaluate(epoch + 1)
+        if logs is not None:
+            logs.update(metrics)
+        monitored = f"recall@{min(self.ks)}"
+        if not self.best or metrics[monitored] > self.best[monitored]:
+            self.best = {"epoch": epoch + 1, **metrics}
+            self._evaluations_since_best = 0
+            if self.best_weights_path:
+                self._embedder.save_weights(self.best_weights_path)
+            return
+        self._evaluations_since_best += 1
+        if self.patience is not None and self._evaluations_since_best >= self.patience:
+            self.model.stop_training = True
+            print(
+                f"No better {monitored} in {self._evaluations_since_best} evaluations: stopping.", flush=True
+            )
+
+    @property
+    def _embedder(self) -> tf.keras.Model:
+        return getattr(self.model, "embedder", self.model)
+
+    def _evaluate(self, epoch: int) -> dict[str, float]:
+        begin = time.monotonic()
+        embeddings = embed(
+            self._embedder, self.image_list, preprocessing=self.preprocessing, batch_size=self.batch_size
+        )
+        if epoch and not np.isfinite(embeddings).all():
+            # No step has seen what the last one made of the weights.
+            raise NonFiniteLossError(TERMS[0], steps_taken_by(self.model))
+        metrics = evaluate(
+            embeddings,
+            self.image_list.labels,
+            ks=self.ks,
+            clustering=self.clustering == "every_epoch",
+            seed=self.seed,
+        )
+        # The same at every epoch: no figure for a log.
+        del metrics["left_out"]
+        metrics["evaluation_seconds"] = time.monotonic() - begin
+        if self.on_embeddings is not None:
+            self.on_embeddings(epoch, embeddings)
+        if self.verbose:
+            shown = "  ".join(
+                f"{name} {value:.4f}" for name, value in metrics.items() if "seconds" not in name
+            )
+            print(f"\nepoch {epoch}: {shown}", flush=True)
+        return metrics
