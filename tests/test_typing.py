@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from profs_tf import BatchSampler, MinedBatchSampler, evaluate
-from profs_tf.metrics.scores import evaluate_in_full
+from profs_tf import BatchSampler, MinedBatchSampler
+from profs_tf.metrics.scores import evaluate, evaluate_in_full
 
 ROOT = Path(__file__).parents[1]
 

@@ -108,7 +108,7 @@ def _fill(values: dict[str, str]) -> str:
 
 
 def _page_file(name: str) -> str:
-    return resources.files("profs_tf").joinpath("page").joinpath(name).read_text("utf-8").strip()
+    return resources.files("profs_tf.visual").joinpath("page").joinpath(name).read_text("utf-8").strip()
 
 
 def _json_in_html(data: dict[str, Any]) -> str:

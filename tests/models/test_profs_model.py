@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import profs_tf as profs
+from profs_tf.optimizers.head_adam import HeadAdam
 
 NUM_CLASSES, IMAGES, FEATURES, DIM = 5, 4, 6, 3
 LABELS = np.repeat(np.arange(NUM_CLASSES), IMAGES)
@@ -327,7 +328,7 @@ def test_a_multiplier_given_before_compile_stays(multiplier):
 
 def test_a_multiplier_given_by_name_stays():
     model, loss = profs.ProfsModel(linear_embedder()), profs.losses.MarginLoss()
-    optimizer = profs.optimizer.HeadAdam(warm_up(), multipliers={loss.boundary.name: 5.0})
+    optimizer = HeadAdam(warm_up(), multipliers={loss.boundary.name: 5.0})
     model.compile(optimizer, loss)
     assert multiplier_of(optimizer, loss.boundary) == 5.0
 

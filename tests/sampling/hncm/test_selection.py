@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profs_tf.sampling.hncm import memory
+from profs_tf.sampling.hncm import memory as memory_module
 from profs_tf.sampling.hncm.memory import ClassMemory
 from profs_tf.sampling.hncm.selection import ClassMining
 
@@ -68,7 +68,7 @@ def test_equals_the_loop(num_classes, hard, seed, share_unseen, data):
     order = np.random.default_rng(seed + 1).permutation(num_classes)
     # In one block; in blocks of some rows; in the smallest.
     for in_one_thread in (2**18, 8 * embeddings.size, 0):
-        with mock.patch.object(memory, "_ONE_THREAD", in_one_thread):
+        with mock.patch.object(memory_module, "_ONE_THREAD", in_one_thread):
             got = ClassMining(hard).choose(np.random.default_rng(seed + 1), memory, count)
         assert got.tolist() == nearest_by_loop(embeddings, memory.seen, order, count, hard)
     got = ClassMining(hard, "greedy").choose(np.random.default_rng(seed + 1), memory, count)
@@ -82,11 +82,11 @@ def test_blocks_of_products_are_the_products(rows, depth, width, limit):
     matrix = random.integers(-9, 9, [rows, depth]).astype(np.float32)
     columns = random.integers(-9, 9, [width, depth]).astype(np.float32).T
     with (
-        mock.patch.object(memory, "_ONE_THREAD", limit),
-        mock.patch.object(memory, "_ONE_THREAD_VECTOR", limit),
+        mock.patch.object(memory_module, "_ONE_THREAD", limit),
+        mock.patch.object(memory_module, "_ONE_THREAD_VECTOR", limit),
     ):
         # Whole numbers: no rounding.
-        np.testing.assert_array_equal(memory._products(matrix, columns), matrix @ columns)
+        np.testing.assert_array_equal(memory_module._products(matrix, columns), matrix @ columns)
 
 
 @pytest.mark.parametrize(
