@@ -43,7 +43,7 @@ def cluster_scores(
     backend: str = "auto",
     progress: bool = False,
 ) -> ClusterScores:
-    """Clusters embeddings by k-means, as many clusters as classes, and compares the two (paper, section 4.2).
+    """Clusters embeddings by k-means, as many clusters as classes, and compares the two (paper, section 5.1).
 
     Args:
         embeddings: Float `[N, D]`, NumPy or TensorFlow. They are clustered as they are: normalise them before

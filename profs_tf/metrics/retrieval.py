@@ -107,7 +107,7 @@ def recall_at_k(
     backend: str = "auto",
     progress: bool = False,
 ) -> dict[int, float]:
-    """Recall@K (paper, section 4.2): the share of queries with a right image among the K nearest.
+    """Recall@K (paper, section 5.1): the share of queries with a right image among the K nearest.
 
     Args:
         embeddings: Float `[Q, D]`, NumPy or TensorFlow.

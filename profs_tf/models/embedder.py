@@ -5,7 +5,7 @@ Shapes: B images, H x W their height and width in pixels, C channels of the back
     images [B, H, W, 3] 0..255 -> feature map [B, h, w, C] -> pooled [B, C] -> head [B, D] -> embeddings [B,
     D]
 
-Paper, section 5 (implementation details): the backbone up to its global average pooling, then one linear
+Paper, section 5.2: the backbone up to its global average pooling, then one linear
 transformation to 512 values. All layers are stock Keras layers, so that a saved embedder loads wherever
 TensorFlow is installed.
 """

@@ -1,4 +1,4 @@
-"""The proximal term that ties each projection to the weights it began with (paper, equation 4.9).
+"""The proximal term that ties each projection to the weights it began with (paper, equations 4.6 and 4.7).
 
     penalty(theta) = lambda / 2 * sum ||w - w_anchor||^2      gradient: lambda * (w - w_anchor)
 
@@ -26,7 +26,7 @@ class ProximalTerm(tf.Module):
       projection.
     * M = 1: the anchor would always equal the weights and the term would vanish, so the anchor is the weights
       *before the previous step* (``lagged``); `follow` moves it once a step, inside the training step.
-      Differs: the paper's Algorithm 1 read to the letter has no penalty at M = 1, yet its section 5.3 reports
+      Differs: the paper's Algorithm 1 read to the letter has no penalty at M = 1, yet its section 5.5 reports
       a gain from it for SoftTriple, where every step is a projection of its own.
 
     Attributes:

@@ -1,6 +1,6 @@
 """Adam with a learning rate of its own for the head and for the variables that a loss owns.
 
-Paper, section 5 (implementation details): the randomly initialised linear head learns with ten times the
+Paper, section 5.2: the randomly initialised linear head learns with ten times the
 learning rate of the pretrained backbone. Multiplying the head's gradients would do nothing, since Adam
 divides by their size; it is the update that is multiplied here.
 """
