@@ -15,6 +15,7 @@ EMOJI = ('profs.datasets.load("emoji")', "few_emoji")
 QUICK = "steps_per_epoch=2, verbose=0"
 # What is put in place of what, in each guide.
 SHORTER = {
+    "evaluation": (),
     "how_profs_works": (EMOJI,),
     "own_backbone": (EMOJI, ("batch_size=32", "batch_size=8"), ("epochs=10, steps_per_epoch=100", QUICK)),
     "own_loss": (EMOJI, ("batch_size=64", "batch_size=16"), ("epochs=10, steps_per_epoch=60", QUICK)),
@@ -77,6 +78,10 @@ def blocks(guide):
 
 def test_every_guide_with_code_is_run():
     assert {path.stem for path in DOCS.glob("*.md") if blocks(path.stem)} == set(SHORTER)
+
+
+def test_evaluation(run_guide):
+    assert 0.5 < run_guide("evaluation")["report"]["recall@1"] <= 1
 
 
 def test_how_profs_works(run_guide):
