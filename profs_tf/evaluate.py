@@ -15,9 +15,9 @@ from profs_tf.config import Config, whole_numbers
 from profs_tf.metrics.arguments import check_ks
 from profs_tf.metrics.retrieval import RetrievalResult
 from profs_tf.metrics.scores import evaluate_in_full, format_report
-from profs_tf.runs.directory import write_atomically
 from profs_tf.runs.split import PARTS, config_beside, load_part, split_to_evaluate
 from profs_tf.serving.saved_model import embed_with_saved
+from profs_tf.utils.files import write_atomically
 
 USAGE = """evaluate: report Recall@K, NMI and F1 of an exported embedder on a data set, or of embeddings.
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,9 @@ from profs_tf.cli.config_flags import define_one, loss_options
 from profs_tf.config import Config
 from profs_tf.runs.directory import RunFolder
 from profs_tf.runs.factory import build_model, build_preprocessing, build_sampler, load_data
+from profs_tf.runs.log import metrics_of_run
 from profs_tf.serving.formats import CARD, FORMATS, SAVED_MODEL, check_formats, export_embedder, sample_of
-from profs_tf.serving.model_card import Trained, metrics_of_log, model_card
+from profs_tf.serving.model_card import Trained, model_card
 
 USAGE = """export: write the embedder of a run's best epoch for use elsewhere, with a model card.
 
@@ -69,7 +69,7 @@ def main(values: flags.FlagValues) -> None:
         loss_options=loss_options_of(config),
         normalized="normalize" in (layer.name for layer in embedder.layers),
         num_weights=embedder.count_params(),
-        metrics=metrics_of_run(folder, config),
+        metrics=metrics_of_run(folder, config.ks),
         origin=folder.read_origin(),
     )
     plain = dataclasses.replace(config, precision="float32")
@@ -100,13 +100,6 @@ def loss_options_of(config: Config) -> dict[str, Any]:
     """Returns all options of the loss that a user chooses, given or by default."""
     options = loss_options(config.loss).items()
     return {name: config.loss_options.get(name, option.default) for name, option in options}
-
-
-def metrics_of_run(folder: RunFolder, config: Config) -> dict[str, Any]:
-    """Returns the `untrained` and the `best` figures: of metrics.json, or of the log before the run's end."""
-    if folder.metrics.exists():
-        return json.loads(folder.metrics.read_text("utf-8"))
-    return metrics_of_log(folder.log, config.ks)
 
 
 if __name__ == "__main__":

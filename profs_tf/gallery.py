@@ -14,8 +14,8 @@ from profs_tf.cli.config_flags import define_one
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.metrics.exact.coordinates import DISTANCES
-from profs_tf.runs.directory import write_atomically
 from profs_tf.serving.saved_model import embed_with_saved
+from profs_tf.utils.files import write_atomically
 from profs_tf.visual.gallery_content import MAPS, find_neighbourhoods, map_to_plane
 from profs_tf.visual.gallery_html import gallery_page
 

@@ -20,7 +20,7 @@ from grid_report.data import ReportData
 from grid_report.page import Page
 
 from profs_tf.cli.command import BAD_USE
-from profs_tf.runs.directory import write_atomically
+from profs_tf.utils.files import write_atomically
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -8,6 +8,7 @@ from typing import Any, Optional, Union
 
 from profs_tf.config import Config
 from profs_tf.runs.provenance import origin_of
+from profs_tf.utils.files import write_atomically
 
 # Beside the weights themselves: two moments and one anchor for each in two checkpoints, the best epoch's
 # weights, the exported embedder.
@@ -138,13 +139,3 @@ class RunFolder:
     def write_metrics(self, metrics: dict[str, Any]) -> None:
         """Writes metrics.json."""
         write_atomically(self.metrics, json.dumps(metrics, indent=2) + "\n")
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Writes a text file so that a reader, or a kill, never sees half of it."""
-    temporary = path.with_name(path.name + ".part")
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 import tensorflow as tf
 
-from profs_tf.runs.directory import write_atomically
+from profs_tf.runs.directory import RunFolder
+from profs_tf.utils.files import write_atomically
 
 if TYPE_CHECKING:
     from profs_tf.callbacks.recall import RecallCallback
@@ -117,6 +119,30 @@ def read_log(path: Path) -> list[dict[str, str]]:
     """Returns the rows of a log as dicts of strings, without the empty figures."""
     with open(path, encoding="utf-8", newline="") as file:
         return [{name: value for name, value in row.items() if value != ""} for row in csv.DictReader(file)]
+
+
+def metrics_of_run(folder: RunFolder, ks: Sequence[int]) -> dict[str, Any]:
+    """Returns the `untrained` and `best` figures of metrics.json, or of the log while the run lasts."""
+    if folder.metrics.exists():
+        return json.loads(folder.metrics.read_text("utf-8"))
+    return metrics_of_log(folder.log, ks)
+
+
+def metrics_of_log(path: Path, ks: Sequence[int]) -> dict[str, dict[str, float]]:
+    """Returns `untrained` and `best` of a run that has not ended, from its log.
+
+    Args:
+        path: The run's log.csv.
+        ks: The K of Recall@K; the smallest selects the best epoch, the earliest among equals.
+    """
+    monitored = f"recall@{min(ks)}"
+    written = read_log(path) if path.exists() else []
+    rows = [{name: float(value) for name, value in row.items()} for row in written if monitored in row]
+    parts = {
+        "untrained": [row for row in rows if row["epoch"] == 0],
+        "best": [row for row in rows if row["epoch"] > 0],
+    }
+    return {name: max(part, key=lambda row: row[monitored]) for name, part in parts.items() if part}
 
 
 def _plain(value: Union[float, str]) -> str:

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NamedTuple, Optional, Union
 
 import numpy as np
 
-from profs_tf.runs.directory import write_atomically
+from profs_tf.utils.files import write_atomically
 
 FORMAT = 1
 _MANIFEST_KEYS = {

@@ -18,11 +18,11 @@ import tensorflow as tf
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.decoding import read_image
 from profs_tf.inputs.preprocessing import Preprocessing, prepare_for_evaluation
-from profs_tf.runs.directory import write_atomically
 from profs_tf.serving.onnx import embed_by_onnx, require_onnx, to_onnx
 from profs_tf.serving.portable import portable_function
 from profs_tf.serving.saved_model import FLOAT_SIGNATURE, save_embedder
 from profs_tf.serving.tflite import embed_by_tflite, to_tflite
+from profs_tf.utils.files import write_atomically
 
 SAVED_MODEL = "saved_model"
 CARD = "MODEL_CARD.md"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.preprocessing import Preprocessing
-from profs_tf.runs.log import read_log
 from profs_tf.serving.formats import FORMATS
 from profs_tf.version import __version__
 
@@ -53,23 +51,6 @@ class Trained(NamedTuple):
     """`untrained` and `best`, each a report by name; empty where nothing was evaluated."""
     origin: str
     """Of the weights with which training began."""
-
-
-def metrics_of_log(path: Path, ks: Sequence[int]) -> dict[str, dict[str, float]]:
-    """Returns `untrained` and `best` of a run that has not ended, by its log.
-
-    Args:
-        path: of log.csv.
-        ks: the K of Recall@K; the smallest chooses the best epoch, the earliest of equals.
-    """
-    monitored = f"recall@{min(ks)}"
-    written = read_log(path) if path.exists() else []
-    rows = [{name: float(value) for name, value in row.items()} for row in written if monitored in row]
-    parts = {
-        "untrained": [row for row in rows if row["epoch"] == 0],
-        "best": [row for row in rows if row["epoch"] > 0],
-    }
-    return {name: max(part, key=lambda row: row[monitored]) for name, part in parts.items() if part}
 
 
 def model_card(

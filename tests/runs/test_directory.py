@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import pytest
 
 from profs_tf.config import Config
-from profs_tf.runs.directory import RunFolder, write_atomically
+from profs_tf.runs.directory import RunFolder
 
 
 def test_creates_and_reads_back(tmp_path):
@@ -101,16 +101,3 @@ def test_an_unwritable_folder_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("pathlib.Path.mkdir", refuse)
     with pytest.raises(PermissionError, match="`output_dir` must be writable, got .*Permission denied"):
         RunFolder(tmp_path / "a").create(Config())
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "metrics.json"
-    write_atomically(path, "old")
-
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        write_atomically(path, "new")
-    assert path.read_text() == "old"

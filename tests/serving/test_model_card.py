@@ -1,15 +1,13 @@
 import dataclasses
-import json
 
 import numpy as np
 import pytest
 
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.export import loss_options_of, metrics_of_run
+from profs_tf.export import loss_options_of
 from profs_tf.inputs.preprocessing import Preprocessing
-from profs_tf.runs.directory import RunFolder
-from profs_tf.serving.model_card import Trained, metrics_of_log, model_card
+from profs_tf.serving.model_card import Trained, model_card
 
 CONFIG = Config(
     dataset="folder:/data/birds",
@@ -94,22 +92,6 @@ def test_loads_in_three_lines_a_format():
         assert len(code.splitlines()) == 3
         compile(code, "card", "exec")
     assert 'tf.lite.Interpreter("FOLDER/embedder_float16.tflite")' in blocks[2]
-
-
-def test_figures_of_a_run_that_goes_on_are_those_of_its_log(tmp_path):
-    path = tmp_path / "log.csv"
-    path.write_text(
-        "epoch,step,loss,recall@1,recall@2\n0,0,,0.1,0.2\n1,5,1.0,0.3,0.4\n2,10,0.9,,\n"
-        "3,15,0.8,0.5,0.6\n4,20,0.7,0.5,0.7\n"
-    )
-    reports = metrics_of_log(path, (2, 1))
-    assert reports["untrained"]["recall@1"] == 0.1
-    assert (reports["best"]["epoch"], reports["best"]["recall@2"]) == (3, 0.6)
-    assert metrics_of_log(tmp_path / "none.csv", (1,)) == {}
-    folder = RunFolder(str(tmp_path))
-    assert metrics_of_run(folder, CONFIG)["best"]["recall@1"] == 0.5
-    folder.metrics.write_text(json.dumps(TRAINED.metrics))
-    assert metrics_of_run(folder, CONFIG) == TRAINED.metrics
 
 
 def test_options_of_the_loss_are_those_given_and_the_defaults():

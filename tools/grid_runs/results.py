@@ -11,8 +11,8 @@ from pathlib import Path
 
 from grid_runs.run_files import RunFiles
 
-from profs_tf.runs.directory import write_atomically
 from profs_tf.runs.log import read_log
+from profs_tf.utils.files import write_atomically
 
 PAPER_COLUMNS = ("table", "method", "dataset", "metric", "percent")
 COLUMNS = (

@@ -11,7 +11,8 @@ from pathlib import Path
 from grid_runs.grid_file import Run
 
 from profs_tf.config import Config
-from profs_tf.runs.directory import RunFolder, write_atomically
+from profs_tf.runs.directory import RunFolder
+from profs_tf.utils.files import write_atomically
 
 FINISHED, RESUMED, ANEW, NEW = "finished", "goes on", "begins anew", "new"
 # Where data lies and what is cached does not change what a run computes.
