@@ -16,7 +16,7 @@ from profs_tf.datasets.image_list import ImageList
 from profs_tf.metrics.exact.coordinates import DISTANCES
 from profs_tf.serving.saved_model import embed_with_saved
 from profs_tf.utils.files import write_atomically
-from profs_tf.visual.gallery_content import MAPS, find_neighbourhoods, map_to_plane
+from profs_tf.visual.gallery_content import MAPS, find_neighborhoods, map_to_plane
 from profs_tf.visual.gallery_html import gallery_page
 
 USAGE = """gallery: draw an HTML page of what an embedder finds: queries and their nearest images.
@@ -74,7 +74,7 @@ def main(values: flags.FlagValues) -> None:
     else:
         queries = named_queries(values.queries, split)
     embeddings = embed_with_saved(values.embedder, split, values.batch_size, progress=True)
-    found = find_neighbourhoods(embeddings, split.labels, values.k, distance=values.distance, progress=True)
+    found = find_neighborhoods(embeddings, split.labels, values.k, distance=values.distance, progress=True)
     others = np.setdiff1d(np.arange(len(split)), queries)
     on_map = np.concatenate([queries, random.permutation(others)])[: values.map_images]
     page = gallery_page(

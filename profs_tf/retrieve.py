@@ -12,7 +12,7 @@ from profs_tf import datasets
 from profs_tf.cli.command import check_values, run
 from profs_tf.cli.config_flags import define_one
 from profs_tf.metrics.exact.coordinates import DISTANCES
-from profs_tf.search.index import SEARCHES, ImageIndex, Neighbour
+from profs_tf.search.index import SEARCHES, ImageIndex, Neighbor
 from profs_tf.visual.strip import draw_strip
 
 USAGE = """retrieve: index a folder of pictures by their embeddings, and find those that look like yours.
@@ -121,7 +121,7 @@ def _ask(index: ImageIndex, values: flags.FlagValues, files: list) -> None:
         found += index.query_indexed(positions, values.k, **options)
         names += [index.names[position] for position in positions]
         pictures += [index.picture(position) for position in positions]
-    changed = index.changed(neighbour.position for row in found for neighbour in row)
+    changed = index.changed(neighbor.position for row in found for neighbor in row)
     if changed:
         logging.warning(
             "%d of the images found are not what was indexed any more, the first %s. Index them again.",
@@ -163,7 +163,7 @@ def _listed(path: Optional[str]) -> list[str]:
         ) from error
 
 
-def _strip_label(item: Neighbour) -> str:
+def _strip_label(item: Neighbor) -> str:
     name = "" if item.class_name is None else f"\n{item.class_name}"
     return f"{item.distance:.4f}{name}"
 
@@ -172,7 +172,7 @@ def _as_json(names: list, found: list, distance: str) -> str:
     queries = [
         {
             "query": name,
-            "neighbours": [
+            "neighbors": [
                 {
                     "rank": rank,
                     "name": item.name,

@@ -63,8 +63,8 @@ furthest: float = distances[:, -1].max()
 
 profs.save_embedder(embedder, profs.Preprocessing(), Path("embedder"))
 index = profs.ImageIndex.build(Path("pictures"), "embedder", "pictures.index", skip_unreadable=True)
-for neighbour in index.query([Path("one.jpg"), "two.jpg", np.zeros([8, 8, 3], np.uint8)], k=3)[0]:
-    line: str = f"{neighbour.name} {neighbour.distance:.3f} {neighbour.class_name or 'unknown'}"
+for neighbor in index.query([Path("one.jpg"), "two.jpg", np.zeros([8, 8, 3], np.uint8)], k=3)[0]:
+    line: str = f"{neighbor.name} {neighbor.distance:.3f} {neighbor.class_name or 'unknown'}"
 version: str = profs.__version__
 """
 

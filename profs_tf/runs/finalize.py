@@ -38,9 +38,9 @@ def finish(
     save_embedder(embedder, preprocessing, folder.embedder)
     best = dict(recall.best)
     clusters = config.clustering == "best"
-    if clusters or board.projects:
+    if clusters or board.writes_projector:
         embeddings = embed(embedder, test_images, preprocessing=preprocessing, batch_size=config.batch_size)
-        board.project(embeddings)
+        board.write_projector(embeddings)
     if clusters:
         best.update(evaluate(embeddings, test_images.labels, ks=config.ks, seed=config.seed))
     metrics = {

@@ -1,8 +1,8 @@
 """An index of pictures by their embeddings: built from a folder or a data set, asked with pictures.
 
     index = profs.ImageIndex.build("pictures", "runs/emoji/embedder", "pictures.index")
-    for neighbour in index.query(["one.jpg"], k=8)[0]:
-        print(neighbour.distance, neighbour.name)
+    for neighbor in index.query(["one.jpg"], k=8)[0]:
+        print(neighbor.distance, neighbor.name)
 
 Shapes: N images in the index, Q queries, D embedding dimension.
 """
@@ -30,7 +30,7 @@ SEARCHES = ("exact", "faiss")
 _BATCH = 64
 
 
-class Neighbour(NamedTuple):
+class Neighbor(NamedTuple):
     """An image that a query found.
 
     Attributes:
@@ -52,7 +52,7 @@ class ImageIndex:
     Attributes:
         path: its folder.
         root: the indexed folder, absolute; "" for a data set in memory.
-        names: tuple of N names, as `Neighbour.name`.
+        names: tuple of N names, as `Neighbor.name`.
         class_names: tuple of N, or None.
         embeddings: float32 `[N, D]`, read-only.
         embedding_dim: D.
@@ -147,7 +147,7 @@ class ImageIndex:
         distance: str = "euclidean",
         search: str = "exact",
         exclude_self: bool = True,
-    ) -> list[list[Neighbour]]:
+    ) -> list[list[Neighbor]]:
         """Finds the images nearest to pictures.
 
         Args:
@@ -159,7 +159,7 @@ class ImageIndex:
             exclude_self: whether a file that is in the index is not found by itself.
 
         Returns:
-            A list of Q lists of k `Neighbour`, the nearest first. O(N D) time a query.
+            A list of Q lists of k `Neighbor`, the nearest first. O(N D) time a query.
 
         Raises:
             ValueError: the embedder is another than the index's, no pictures, k out of its range.
@@ -171,7 +171,7 @@ class ImageIndex:
         model = self._checked_embedder(embedder or self.embedder)
         parts = [_embed(model, picture) for picture in _batches(pictures)]
         own = [self.position_of(picture) if exclude_self else -1 for picture in pictures]
-        return self._neighbours(np.concatenate(parts), k, own, distance, search)
+        return self._neighbors(np.concatenate(parts), k, own, distance, search)
 
     def query_indexed(
         self,
@@ -180,7 +180,7 @@ class ImageIndex:
         *,
         distance: str = "euclidean",
         search: str = "exact",
-    ) -> list[list[Neighbour]]:
+    ) -> list[list[Neighbor]]:
         """Finds the images nearest to images of the index, which are themselves left out.
 
         Args:
@@ -197,7 +197,7 @@ class ImageIndex:
                 f"`positions` must be in 0..{len(self) - 1}, got values from {positions.min()} to "
                 f"{positions.max()}."
             )
-        return self._neighbours(self.embeddings[positions], k, positions, distance, search)
+        return self._neighbors(self.embeddings[positions], k, positions, distance, search)
 
     def picture(self, position: int) -> Union[str, np.ndarray]:
         """Returns the path of an indexed picture, or the picture itself, uint8 `[H, W, 3]`, of a data set."""
@@ -238,9 +238,9 @@ class ImageIndex:
             )
         return model
 
-    def _neighbours(
+    def _neighbors(
         self, embeddings: np.ndarray, k: int, own: Own, distance: str, search: str
-    ) -> list[list[Neighbour]]:
+    ) -> list[list[Neighbor]]:
         if search not in SEARCHES:
             raise ValueError(f"`search` must be one of {', '.join(SEARCHES)}, got {search!r}.")
         kind = NearestSearch if search == "exact" else FaissSearch
@@ -248,13 +248,13 @@ class ImageIndex:
             self._searches[search, distance] = kind(self.embeddings, distance=distance)
         found = self._searches[search, distance].search(embeddings, k, own=own)
         return [
-            [self._neighbour(position, value) for position, value in zip(*row)]
+            [self._neighbor(position, value) for position, value in zip(*row)]
             for row in zip(*(values.tolist() for values in found))
         ]
 
-    def _neighbour(self, position: int, distance: float) -> Neighbour:
+    def _neighbor(self, position: int, distance: float) -> Neighbor:
         class_name = None if self.class_names is None else self.class_names[position]
-        return Neighbour(self.names[position], distance, position, class_name)
+        return Neighbor(self.names[position], distance, position, class_name)
 
 
 def _batches(pictures: list[Picture]) -> list[Union[np.ndarray, list[Union[str, os.PathLike]]]]:

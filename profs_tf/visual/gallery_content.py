@@ -31,7 +31,7 @@ class Confusion(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Neighbourhoods:
+class Neighborhoods:
     """The nearest images of all images of a split.
 
     Attributes:
@@ -88,9 +88,9 @@ class Neighbourhoods:
         ]
 
 
-def find_neighbourhoods(
+def find_neighborhoods(
     embeddings: np.ndarray, labels: np.ndarray, k: int, *, distance: str = "euclidean", progress: bool = False
-) -> Neighbourhoods:
+) -> Neighborhoods:
     """Searches the nearest images of all images of a split; O(N^2 D) time, memory as the two searches.
 
     Raises:
@@ -99,7 +99,7 @@ def find_neighbourhoods(
     own = np.arange(len(embeddings))
     indices, distances = nearest(embeddings, embeddings, k, distance=distance, own=own, progress=progress)
     retrieval = evaluate_retrieval(embeddings, labels, distance=distance, progress=progress)
-    return Neighbourhoods(np.asarray(labels), indices, distances, retrieval)
+    return Neighborhoods(np.asarray(labels), indices, distances, retrieval)
 
 
 def map_to_plane(embeddings: np.ndarray, method: str, seed: int = 0) -> np.ndarray:

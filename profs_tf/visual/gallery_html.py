@@ -18,7 +18,7 @@ import numpy as np
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.decoding import Picture
 from profs_tf.utils.threads import in_threads
-from profs_tf.visual.gallery_content import Neighbourhoods
+from profs_tf.visual.gallery_content import Neighborhoods
 from profs_tf.visual.thumbnails import square_thumbnail, thumbnail
 
 THUMBNAIL_SIDE = 96
@@ -28,7 +28,7 @@ _METHODS = {"pca": "the first two principal components", "tsne": "t-SNE"}
 
 def gallery_page(
     image_list: ImageList,
-    found: Neighbourhoods,
+    found: Neighborhoods,
     queries: np.ndarray,
     map_images: np.ndarray,
     map_points: np.ndarray,
@@ -69,7 +69,7 @@ def gallery_page(
         "queries": [
             {
                 "image": place[query],
-                "neighbours": [
+                "neighbors": [
                     [place[image], round(distance, 6)]
                     for image, distance in zip(found.indices[query].tolist(), found.distances[query].tolist())
                 ],
@@ -117,7 +117,7 @@ def _json_in_html(data: dict[str, Any]) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _summary(image_list: ImageList, found: Neighbourhoods) -> str:
+def _summary(image_list: ImageList, found: Neighborhoods) -> str:
     ks = [k for k in (1, 2, 4, 8) if k <= found.retrieval.num_candidates]
     recalls = ", ".join(
         f"Recall@{k} {100 * value:.2f} %" for k, value in found.retrieval.recall_at(ks).items()
@@ -126,7 +126,7 @@ def _summary(image_list: ImageList, found: Neighbourhoods) -> str:
     return f"{len(image_list):,} images of {present:,} classes: {recalls}."
 
 
-def _note(found: Neighbourhoods, num_queries: int) -> str:
+def _note(found: Neighborhoods, num_queries: int) -> str:
     left_out = found.retrieval.num_left_out
     alone = ""
     if left_out:
@@ -137,7 +137,7 @@ def _note(found: Neighbourhoods, num_queries: int) -> str:
     )
 
 
-def _class_notes(image_list: ImageList, found: Neighbourhoods) -> list[str]:
+def _class_notes(image_list: ImageList, found: Neighborhoods) -> list[str]:
     recall = found.class_recall()
     return [
         f"{size} images, Recall@1 {100 * recall[label]:.0f} %"

@@ -25,7 +25,7 @@ DETAILS = ("none", "scalars", "full")
 _SAMPLE = 1000
 _PER_CLASS = 32
 _QUERIES = 4
-_NEIGHBOURS = 5
+_NEIGHBORS = 5
 _PROJECTED = 2000
 _SPRITE_SIDE = 32
 _FOLDER = "projector"
@@ -76,8 +76,8 @@ class EmbeddingBoard:
         self._writer = events
 
     @property
-    def projects(self) -> bool:
-        """Whether `project` writes anything."""
+    def writes_projector(self) -> bool:
+        """Whether `write_projector` writes anything."""
         return self._detail == "full"
 
     def write(self, step: int, embeddings: np.ndarray) -> None:
@@ -98,13 +98,13 @@ class EmbeddingBoard:
                 tf.summary.image("nearest", self._strip(embeddings)[np.newaxis])
         self._writer.flush()
 
-    def project(self, embeddings: np.ndarray) -> None:
+    def write_projector(self, embeddings: np.ndarray) -> None:
         """Writes TensorBoard's projector: up to 2,000 images, their classes, and a sheet of small pictures.
 
         Args:
             embeddings: float [N, D].
         """
-        if not self.projects:
+        if not self.writes_projector:
             return
         chosen = sample_by_class(self._images.labels, _PROJECTED, _PROJECTED)
         folder = self._folder / _FOLDER
@@ -121,7 +121,7 @@ class EmbeddingBoard:
     def _strip(self, embeddings: np.ndarray) -> np.ndarray:
         """Returns the picture of a few queries, each with its nearest images, uint8 [H, W, 3]."""
         queries = np.linspace(0, len(self._images) - 1, min(_QUERIES, len(self._images))).astype(int)
-        count = min(_NEIGHBOURS, len(self._images) - 1)
+        count = min(_NEIGHBORS, len(self._images) - 1)
         found, distances = nearest(embeddings[queries], embeddings, count, own=queries)
         rows = []
         for query, places, apart in zip(queries, found, distances):

@@ -33,7 +33,7 @@ def test_draws_random_queries_reproducibly(whole_run, pictures, tmp_path):
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     data = data_of(tmp_path / "a")
     assert len(data["queries"]) == 10
-    assert {len(query["neighbours"]) for query in data["queries"]} == {3}
+    assert {len(query["neighbors"]) for query in data["queries"]} == {3}
     assert data["classes"][-1] == "zz<script>window.hacked=1<"
     assert "<script>window" not in (tmp_path / "a").read_text("utf-8")
     assert len(data["map"]) == 30

@@ -50,20 +50,20 @@ def test_indexes_and_answers_in_a_table_json_and_a_strip(indexed, pictures, tmp_
     answer = json.loads(done.stdout)
     assert [row["query"] for row in answer["queries"]] == queries
     for row in answer["queries"]:
-        distances = [item["distance"] for item in row["neighbours"]]
+        distances = [item["distance"] for item in row["neighbors"]]
         assert distances == sorted(distances)
-        assert [item["rank"] for item in row["neighbours"]] == [1, 2, 3]
-        assert not any(row["query"].endswith(item["name"]) for item in row["neighbours"])
+        assert [item["rank"] for item in row["neighbors"]] == [1, 2, 3]
+        assert not any(row["query"].endswith(item["name"]) for item in row["neighbors"])
     lines = run_command(*ask).stdout.splitlines()
     assert lines[0] == queries[0]
     assert [line.split(maxsplit=2)[2] for line in lines[1:]] == [
-        item["name"] for item in answer["queries"][0]["neighbours"]
+        item["name"] for item in answer["queries"][0]["neighbors"]
     ]
     strip = Image.open(tmp_path / "strip.png")
     query, nearest = (
         np.asarray(strip.crop((left, 6, left + 112, 118)), int) for left in (6, 6 + 112 + 6 + 12)
     )
-    shown = Image.open(pictures / answer["queries"][0]["neighbours"][0]["name"]).resize((112, 112))
+    shown = Image.open(pictures / answer["queries"][0]["neighbors"][0]["name"]).resize((112, 112))
     assert np.abs(nearest - np.asarray(shown, int)).mean() < 10
     original = Image.open(queries[0]).resize((112, 112))
     assert np.abs(query - np.asarray(original, int)).mean() < 10
@@ -103,7 +103,7 @@ def test_a_data_set_is_indexed_and_asked_by_name(whole_run, pictures, tmp_path, 
     )
     rows = json.loads(done.out)["queries"]
     assert [row["query"] for row in rows] == ["class 06/0.png", "class 07/2.png"]
-    assert {item["class"] for row in rows for item in row["neighbours"]} <= {
+    assert {item["class"] for row in rows for item in row["neighbors"]} <= {
         f"class {number:02}" for number in range(6, 12)
     }
 

@@ -79,7 +79,7 @@ def share_found(site, folder, images, queries):
     rows = answer["queries"]
     assert len(rows) == NUM_QUERIES
     found = [
-        images.class_names[images.labels[position]] in {item["class"] for item in row["neighbours"]}
+        images.class_names[images.labels[position]] in {item["class"] for item in row["neighbors"]}
         for position, row in zip(queries, rows)
     ]
     return np.mean(found)

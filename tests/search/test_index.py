@@ -297,7 +297,7 @@ def test_a_link_in_the_index_does_not_find_itself(pictures, embedders, tmp_path)
     (pictures / "0/00.png").symlink_to(elsewhere)
     index = build(pictures, embedders[0], tmp_path / "index")
     (found,) = index.query([pictures / "0/00.png"], k=3)
-    assert "0/00.png" not in [neighbour.name for neighbour in found]
+    assert "0/00.png" not in [neighbor.name for neighbor in found]
     assert index.position_of(elsewhere) == -1
 
 

@@ -3,7 +3,7 @@ import collections
 import numpy as np
 import pytest
 
-from profs_tf.visual.gallery_content import find_neighbourhoods, map_to_plane
+from profs_tf.visual.gallery_content import find_neighborhoods, map_to_plane
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def split():
 
 def test_the_worst_class_comes_first(split):
     embeddings, labels = split
-    found = find_neighbourhoods(embeddings, labels, 3)
+    found = find_neighborhoods(embeddings, labels, 3)
     recall = {
         label: np.mean([found.nearest_right[i] for i in np.flatnonzero(labels == label)])
         for label in range(5)
@@ -35,7 +35,7 @@ def test_the_worst_class_comes_first(split):
 
 def test_confusions_are_counted_pair_for_pair(split):
     embeddings, labels = split
-    found = find_neighbourhoods(embeddings, labels, 3)
+    found = find_neighborhoods(embeddings, labels, 3)
     counts, nearest = collections.Counter(), {}
     for query in range(61):
         distances = np.linalg.norm(embeddings - embeddings[query], axis=1)

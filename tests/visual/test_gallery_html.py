@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.visual.gallery_content import find_neighbourhoods
+from profs_tf.visual.gallery_content import find_neighborhoods
 from profs_tf.visual.gallery_html import gallery_page
 
 EVIL = (
@@ -41,7 +41,7 @@ def page():
     labels = np.repeat([0, 1, 2], 4)
     images = ImageList(random.integers(0, 256, (12, 40, 30, 3), np.uint8), labels, EVIL)
     embeddings = np.eye(3)[labels] + 0.4 * random.standard_normal((12, 3))
-    found = find_neighbourhoods(embeddings, labels, 3)
+    found = find_neighborhoods(embeddings, labels, 3)
     queries = found.worst_first(np.array([0, 5, 11]))
     text = gallery_page(
         images, found, queries, np.arange(4), np.zeros([4, 2]), title=f"My {EVIL[1]}", method="pca"
@@ -87,11 +87,11 @@ def test_shows_what_was_found(page):
     names = [item["name"] for item in data["images"]]
     for query, shown in zip(queries, data["queries"]):
         assert names[shown["image"]] == f"image {query}"
-        assert [names[image] for image, _ in shown["neighbours"]] == [
+        assert [names[image] for image, _ in shown["neighbors"]] == [
             f"image {i}" for i in found.indices[query]
         ]
         np.testing.assert_allclose(
-            [distance for _, distance in shown["neighbours"]], found.distances[query], atol=1e-6
+            [distance for _, distance in shown["neighbors"]], found.distances[query], atol=1e-6
         )
     for number, image in enumerate(data["images"]):
         index = int(image["name"].split()[1])
@@ -128,7 +128,7 @@ def test_files_are_shown_by_name_and_scaled_down(tmp_path):
         paths.append(str(tmp_path / f"{number}<b>.png"))
         Image.new("RGB", (300, 150), (40 * number, 0, 0)).save(paths[-1])
     images = ImageList(paths, np.array([0, 0, 1, 1, 2, 2]), ("a", "b", "c"))
-    found = find_neighbourhoods(np.arange(12.0).reshape(6, 2), images.labels, 2)
+    found = find_neighborhoods(np.arange(12.0).reshape(6, 2), images.labels, 2)
     (tmp_path / "0<b>.png").write_bytes(b"broken since")
     text = gallery_page(
         images, found, np.array([0, 3]), np.arange(3), np.zeros([3, 2]), title="t", method="tsne"

@@ -35,7 +35,7 @@ def board_in(folder, *arguments):
 def test_histograms_hold_all_pairs_of_the_sample(tmp_path):
     board = board_in(tmp_path, IMAGES)
     board.write(7, EMBEDDINGS)
-    board.project(EMBEDDINGS)
+    board.write_projector(EMBEDDINGS)
     found = summaries(tmp_path)
     assert set(found) == {"distances/positive", "distances/negative"}
     for name, pairs in (("positive", 6 * 10), ("negative", 30 * 29 // 2 - 60)):
@@ -51,7 +51,7 @@ def test_full_adds_strips_and_the_projector(tmp_path):
     board = board_in(tmp_path, IMAGES, "full")
     for step in (0, 5):
         board.write(step, EMBEDDINGS)
-    board.project(EMBEDDINGS)
+    board.write_projector(EMBEDDINGS)
     strips = summaries(tmp_path)["nearest"]
     assert [step for step, _ in strips] == [0, 5]
     width, height, picture = strips[0][1]
@@ -70,7 +70,7 @@ def test_full_adds_strips_and_the_projector(tmp_path):
 def test_none_writes_nothing(tmp_path):
     board = board_in(tmp_path, IMAGES, "none")
     board.write(0, EMBEDDINGS)
-    board.project(EMBEDDINGS)
+    board.write_projector(EMBEDDINGS)
     assert summaries(tmp_path) == {}
     assert not (tmp_path / "projector_config.pbtxt").exists()
 
@@ -87,7 +87,7 @@ def test_files_and_two_images_can_be_shown(tmp_path):
         Image.fromarray(IMAGES.images[number]).save(paths[-1])
     board = board_in(tmp_path / "board", ImageList.from_labels(paths, [0, 0]), "full")
     board.write(0, EMBEDDINGS[:2])
-    board.project(EMBEDDINGS[:2])
+    board.write_projector(EMBEDDINGS[:2])
     assert set(summaries(tmp_path / "board")) == {"distances/positive", "nearest"}
 
 

@@ -16,7 +16,7 @@
   const picture = (image, alt) =>
     element("img", { src: data.images[image].uri, alt: alt ?? label(image), title: label(image) });
 
-  function neighbour(query, [image, distance]) {
+  function neighbor(query, [image, distance]) {
     const right = nameOf(image) === nameOf(query.image);
     const verdict = right ? "\u2713 right" : "\u2717 wrong";
     const caption = element("figcaption", {}, element("b", {}, verdict), ` ${distance.toFixed(3)}`);
@@ -33,7 +33,7 @@
       element("div", { class: "row" },
         element("figure", { class: "self" }, picture(query.image, `query: ${label(query.image)}`),
           element("figcaption", {}, `query ${own.name}`)),
-        ...query.neighbours.map((found) => neighbour(query, found))));
+        ...query.neighbors.map((found) => neighbor(query, found))));
   }
 
   // Rows are filled when they come near the window: thousands of them cost nothing before.
@@ -51,10 +51,10 @@
     const row = element("li", { class: "query" });
     waiting.set(row, query);
     observer.observe(row);
-    const nearest = query.neighbours[0][0];
+    const nearest = query.neighbors[0][0];
     return {
       row, name: nameOf(query.image).toLowerCase(), class: data.images[query.image].class,
-      found: new Set(query.neighbours.map(([image]) => data.images[image].class)),
+      found: new Set(query.neighbors.map(([image]) => data.images[image].class)),
       right: nameOf(nearest) === nameOf(query.image),
     };
   });
