@@ -34,7 +34,7 @@ class AngularLoss(MetricLoss):
     Args:
         angle: in degrees, between 0 and 90; upper bound of the angle at the negative.
         n_pair_weight: >= 0; weight of the N-pair loss of the same batch (the paper's lambda).
-        l2_weight: >= 0; weight of the mean squared norm within that N-pair loss.
+        l2_weight: >= 0; weight of the squared norms within that N-pair loss.
         name: name of the loss.
     """
 
@@ -44,7 +44,7 @@ class AngularLoss(MetricLoss):
         self,
         angle: float = 45.0,
         n_pair_weight: float = 0.0,
-        l2_weight: float = 0.0005,
+        l2_weight: float = 0.002,
         name: Optional[str] = None,
     ):
         super().__init__(name)

@@ -18,24 +18,25 @@ class NPairLoss(MetricLoss):
     Sohn: "Improved Deep Metric Learning with Multi-class N-pair Loss Objective", NIPS 2016.
 
         tuple (i, j):  log(1 + sum_k exp(s_ik - s_ij))
-        value:         mean over all positive pairs (i, j) with a query i  +  l2_weight * mean_i ||E_i||^2
+        value:         mean over all positive pairs (i, j) with a query i
+                       + l2_weight / 4 * (mean_i ||E_i||^2 + mean_j ||E_j||^2)
 
-    k are the images of other classes that are no queries; where every image is a query, all of other classes.
-    With one query and one other image per class this is the paper's batch: so its baseline needs a query mask
-    with one fresh query for each class, and no change for PROFS. Cost: O(B^2 D).
+    k are the non-query images of other classes; if every image is a query, all images of other classes. The
+    second part averages the squared norms over the queries i that have a positive, and over the images j that
+    are the positive of a query, as TensorFlow's ``npairs_loss`` does. A batch of one query and one other image
+    per class is the paper's batch. Hence the baseline needs a query mask with one fresh query per class, and
+    PROFS needs no change (PROFS paper, section 5.3). Cost: O(B^2 D).
 
-    Differs: more than one positive for a query is allowed. The norm is that of all images of the batch, and
-    counts without any pair too.
+    Differs: a query may have several positives.
 
     Args:
-        l2_weight: >= 0; weight of the mean squared norm, which keeps the unbounded similarities in place. The
-            default is 0.25 * 0.002.
+        l2_weight: >= 0; weight of the squared norms, which keep the unbounded similarities in check.
         name: name of the loss.
     """
 
     normalized_embeddings = False
 
-    def __init__(self, l2_weight: float = 0.0005, name: Optional[str] = None):
+    def __init__(self, l2_weight: float = 0.002, name: Optional[str] = None):
         super().__init__(name)
         self.l2_weight = check_finite_at_least("l2_weight", l2_weight, 0.0)
 
@@ -49,4 +50,6 @@ def n_pair_value(batch: Batch, similarities: tf.Tensor, l2_weight: float) -> tf.
     others = masked_log_sum_exp(similarities, tuple_negatives(batch))
     tuples = mean_of(tf.nn.softplus(others[:, tf.newaxis] - similarities), positives)
     norms_sq = tf.reduce_sum(tf.square(batch.embeddings), axis=1)
-    return tuples + l2_weight * mean_of(norms_sq, tf.ones_like(norms_sq))
+    norms_of_queries = mean_of(norms_sq, tf.reduce_any(positives, axis=1))
+    norms_of_positives = mean_of(norms_sq, tf.reduce_any(positives, axis=0))
+    return tuples + 0.25 * l2_weight * (norms_of_queries + norms_of_positives)

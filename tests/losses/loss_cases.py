@@ -24,13 +24,9 @@ def _nothing(E):
     return 0.0
 
 
-def _l2(E):
-    return 0.0005 * float(np.mean(np.sum(E**2, axis=1)))
-
-
-def _plain(name, reference, rest=_nothing, **options):
+def _plain(name, reference, **options):
     def build(num_classes, dimensions):
-        return Case(losses.get(name, **options), functools.partial(reference, **options), rest)
+        return Case(losses.get(name, **options), functools.partial(reference, **options), _nothing)
 
     return build
 
@@ -85,11 +81,9 @@ BUILDERS = {
     "margin_per_class": _margin(boundary_per_class=True),
     "margin_distance_weighted": _margin(mining="distance_weighted", seed=3),
     "lifted_structure": _plain("lifted_structure", loss_reference.lifted_structure),
-    "n_pair": _plain("n_pair", loss_reference.n_pair, rest=_l2),
+    "n_pair": _plain("n_pair", loss_reference.n_pair),
     "angular": _plain("angular", loss_reference.angular),
-    "angular_with_n_pair": _plain(
-        "angular", loss_reference.angular, rest=lambda E: 0.5 * _l2(E), angle=30.0, n_pair_weight=0.5
-    ),
+    "angular_with_n_pair": _plain("angular", loss_reference.angular, angle=30.0, n_pair_weight=0.5),
     "multi_similarity": _plain("multi_similarity", loss_reference.multi_similarity),
     "soft_triple": _soft_triple(),
     "soft_triple_one_center": _soft_triple(centers_per_class=1),

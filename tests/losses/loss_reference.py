@@ -121,14 +121,17 @@ def tuple_negatives(i, y, q):
     return [k for k in range(len(y)) if y[k] != y[i] and (all(q) or not q[k])]
 
 
-def n_pair(E, y, q, l2_weight=0.0005):
+def n_pair(E, y, q, l2_weight=0.002):
     s = similarities(E)
     positives, _ = pairs_of(y, q)
     terms = [log_1p_sum_exp([s[i][k] - s[i][j] for k in tuple_negatives(i, y, q)]) for i, j in positives]
-    return mean(terms) + l2_weight * mean(float(np.sum(a**2)) for a in E)
+    norms_sq = [float(np.sum(a**2)) for a in E]
+    norms = mean(norms_sq[i] for i in {i for i, _ in positives})
+    norms += mean(norms_sq[j] for j in {j for _, j in positives})
+    return mean(terms) + l2_weight * norms / 4
 
 
-def angular(E, y, q, angle=45.0, n_pair_weight=0.0, l2_weight=0.0005):
+def angular(E, y, q, angle=45.0, n_pair_weight=0.0, l2_weight=0.002):
     s = similarities(E)
     tan_sq = math.tan(math.pi * angle / 180) ** 2
     positives, _ = pairs_of(y, q)

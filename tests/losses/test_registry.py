@@ -21,8 +21,8 @@ TABLE = {
     "triplet": (True, {"margin": 0.2, "mining": "hard"}),
     "margin": (True, {"boundary": 1.2, "margin": 0.2, "mining": "hard", "learning_rate": 5e-4}),
     "lifted_structure": (False, {"margin": 1.0}),
-    "n_pair": (False, {"l2_weight": 0.25 * 0.002}),
-    "angular": (False, {"angle": 45.0, "n_pair_weight": 0.0}),
+    "n_pair": (False, {"l2_weight": 0.002}),
+    "angular": (False, {"angle": 45.0, "n_pair_weight": 0.0, "l2_weight": 0.002}),
     "multi_similarity": (True, {"alpha": 2.0, "beta": 50.0, "base": 0.5, "eps": 0.1}),
     "soft_triple": (
         True,
