@@ -6,7 +6,7 @@ import os
 from typing import Optional, Union
 
 from profs_tf.datasets.cars196 import CARS196
-from profs_tf.datasets.class_split import TrainClasses, hold_out_classes, split_by_class
+from profs_tf.datasets.class_split import TrainClasses, hold_out_classes, shared_classes, split_by_class
 from profs_tf.datasets.csv import from_csv, list_csv
 from profs_tf.datasets.cub200 import CUB200
 from profs_tf.datasets.emoji import load_emoji
@@ -25,6 +25,7 @@ __all__ = [
     "list_folder",
     "load",
     "names",
+    "shared_classes",
     "split_by_class",
 ]
 

@@ -1,4 +1,4 @@
-"""Anyone's pictures in a table: one row an image."""
+"""Your own images listed in a CSV file: one row per image."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
-from profs_tf.datasets.class_split import TrainClasses, split_by_class
+from profs_tf.datasets.class_split import TrainClasses, check_split, split_by_class
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.datasets.zero_shot import files_exist
 
 _REQUIRED = ("path", "label")
 _BOX = ("x", "y", "w", "h")
 _SPLITS = ("train", "test")
-# Texts by the name of their column, and the number of the line as "line".
+# Column name -> text, and "line" -> the line's number.
 _Row = dict[str, Any]
 
 
@@ -27,24 +27,24 @@ def from_csv(
 ) -> tuple[ImageList, ImageList]:
     """Returns (train, test) of the images that a CSV file lists.
 
-    The first line names the columns, which may be in any order; others are not read:
+    The first line names the columns, in any order; other columns are ignored:
 
-    - ``path``: the file, absolute or relative to the CSV file's folder.
-    - ``label``: the class, any text. If all labels are whole numbers, classes are in the order of their
-      values, otherwise in the order of the text.
-    - ``split`` (optional): ``train`` or ``test``. The same class may be on both sides.
-    - ``x``, ``y``, ``w``, ``h`` (optional): bounding box in pixels, kept in ``ImageList.boxes``.
+    - ``path``: The image file, absolute or relative to the CSV file's folder.
+    - ``label``: The class, any text. If all labels are integers, classes are sorted by value, else as text.
+    - ``split`` (optional): ``train`` or ``test``. A class may have images in both: see ``shared_classes``.
+    - ``x``, ``y``, ``w``, ``h`` (optional): The bounding box in pixels, kept in ``ImageList.boxes``.
 
     Images stay in the order of the rows.
 
     Args:
-        path: the file, UTF-8, comma-separated.
-        train_classes: which classes train: see ``split_by_class``. None stands for 0.5 if there is no
-            ``split`` column; with one it must be None.
+        path: The CSV file: UTF-8, separated by commas.
+        train_classes: Which classes train, see ``split_by_class``. None means 0.5 without a ``split`` column;
+            with one it must be None.
 
     Raises:
-        FileNotFoundError: if the CSV file is missing.
-        ValueError: if columns or values are missing or wrong, or images missing or listed twice.
+        FileNotFoundError: If the CSV file is missing.
+        ValueError: If columns or values are missing or wrong, an image is missing or listed twice, or a split
+            has fewer than two classes.
     """
     rows = _read_rows(Path(path).expanduser())
     if "split" not in rows[0]:
@@ -57,24 +57,27 @@ def from_csv(
         got = f"{wrong['split']!r} in line {wrong['line']}" if wrong else "one of them only"
         raise ValueError(f"`split` must be {' or '.join(_SPLITS)}, each in some row of {path}, got {got}.")
     train, test = (_to_list(part, path, f" {name}") for name, part in parts.items())
+    check_split(train, test)
     return train, test
 
 
 def list_csv(path: Union[str, os.PathLike]) -> ImageList:
-    """Returns all images that a CSV file lists as one list, whatever its ``split`` column says.
+    """Returns all images that a CSV file lists as one list; the ``split`` column is ignored.
 
-    Raises: as ``from_csv``.
+    Raises:
+        FileNotFoundError: If the CSV file is missing.
+        ValueError: If columns or values are missing or wrong, or an image is missing or listed twice.
     """
     return _to_list(_read_rows(Path(path).expanduser()), path)
 
 
 def _read_rows(path: Path) -> list[_Row]:
-    """Returns the rows as dicts of the columns that are used, plus "line" and the resolved "path"."""
+    """Returns the used columns of each row, with "line" added and "path" resolved."""
     try:
         text = path.read_text("utf-8-sig")
     except (FileNotFoundError, IsADirectoryError) as error:
         raise FileNotFoundError(
-            f"`path` must be a CSV file with a line for each image, got {path}: {error.strerror}. "
+            f"`path` must be a CSV file with one line per image, got {path}: {error.strerror}. "
             "Check csv:PATH."
         ) from error
     except UnicodeDecodeError as error:
@@ -85,8 +88,8 @@ def _read_rows(path: Path) -> list[_Row]:
     for row in reader:
         if None in row:
             raise ValueError(
-                f"`{path}` must have as many values in each line as in the first, got {row[None]} too many "
-                f"in line {reader.line_num}. Put values that hold commas in double quotes."
+                f"`{path}` must have as many values in each line as columns, got {row[None]} too many in "
+                f"line {reader.line_num}. Put values that contain commas in double quotes."
             )
         empty = [name for name in used if not (row[name] or "").strip()]
         if empty:
@@ -130,7 +133,7 @@ def _check_images(path: Path, rows: list[_Row]) -> None:
 
 def _to_list(rows: list[_Row], path: Union[str, os.PathLike], part: str = "") -> ImageList:
     labels = [row["label"] for row in rows]
-    # Labels such as 007 are not the number 7: to take them for it could merge two classes.
+    # 007 and 7 are two labels: converting both to integers would merge their classes.
     if all(re.fullmatch(r"0|-?[1-9][0-9]*", label) for label in labels):
         labels = [int(label) for label in labels]
     boxes = np.array([_box(row, path) for row in rows], np.float32) if _BOX[0] in rows[0] else None

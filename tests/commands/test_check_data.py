@@ -80,13 +80,13 @@ def test_sound_pictures_end_well_with_a_contact_sheet(folder, tmp_path, monkeypa
         code = run_check(
             monkeypatch,
             f"--dataset=folder:{folder}",
-            "--train_classes=0.25",
+            "--train_classes=0.5",
             f"--contact_sheet={sheet}",
             f"--seed={seed}",
             "--sheet_classes=3",
         )
         assert code == 0
-    assert "train: 4 images of 1 classes" in capsys.readouterr().out
+    assert "train: 8 images of 2 classes" in capsys.readouterr().out
     pixels = [np.asarray(Image.open(sheet)) for sheet in sheets]
     np.testing.assert_array_equal(pixels[0], pixels[1])
     assert pixels[0].shape != pixels[2].shape or (pixels[0] != pixels[2]).any()
@@ -95,12 +95,12 @@ def test_sound_pictures_end_well_with_a_contact_sheet(folder, tmp_path, monkeypa
 def test_contact_sheet_shows_the_pictures(tmp_path, monkeypatch):
     root = tmp_path / "flat"
     root.mkdir()
-    colours = {"red": (250, 0, 0), "green": (0, 250, 0)}
+    colours = {"red": (250, 0, 0), "green": (0, 250, 0), "blue": (0, 0, 250), "cyan": (0, 250, 250)}
     for name, colour in colours.items():
         for number in range(2):
             save(np.full((8, 8, 3), colour, np.uint8), root / name / f"{number}.png")
     sheet = tmp_path / "sheet.png"
-    run_check(monkeypatch, f"--dataset=folder:{root}", f"--contact_sheet={sheet}")
+    assert run_check(monkeypatch, f"--dataset=folder:{root}", f"--contact_sheet={sheet}") == 0
     pixels = np.asarray(Image.open(sheet)).astype(int)
     for colour in colours.values():
         assert (np.abs(pixels - colour).max(axis=-1) == 0).sum() == 2 * 96 * 96

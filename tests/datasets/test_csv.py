@@ -5,7 +5,7 @@ from profs_tf import datasets
 
 @pytest.fixture
 def write(tmp_path):
-    for name in ("a.jpg", "b b.JPG", "ü.png", "d.gif"):
+    for name in ("a.jpg", "b b.JPG", "ü.png", "d.gif", "e,f.jpg"):
         (tmp_path / name).write_bytes(b"x")
 
     def write_table(text, encoding="utf-8"):
@@ -27,10 +27,15 @@ def test_rows_keep_their_order_and_classes_are_sorted(write):
     assert images.class_names == ("robin", "wren")
     assert images.labels.tolist() == [1, 0, 0]
     assert images.boxes is None
+
+
+def test_without_a_split_column_classes_are_split(write):
+    path = write('path,label\nü.png,4\na.jpg,2\nb b.JPG,1\nd.gif,3\n"e,f.jpg",2\n')
     train, test = datasets.load(f"csv:{path}")
-    assert (train.class_names, test.class_names) == (("robin",), ("wren",))
-    train, _ = datasets.from_csv(path, train_classes=["wren"])
-    assert train.class_names == ("wren",)
+    assert (train.class_names, test.class_names) == (("1", "2"), ("3", "4"))
+    assert file_names(train) == ["a.jpg", "b b.JPG", "e,f.jpg"]
+    train, _ = datasets.from_csv(path, train_classes=["1", "4"])
+    assert train.class_names == ("1", "4")
 
 
 def test_paths_may_be_absolute(write, tmp_path):
@@ -47,12 +52,10 @@ def test_whole_numbers_are_sorted_by_value_and_codes_stay_apart(write):
 def test_the_split_column_decides_and_may_share_classes(write):
     path = write("path,label,split\na.jpg,x,train\nb b.JPG,x,test\nü.png,y,test\nd.gif,z,train\n")
     train, test = datasets.from_csv(path)
-    assert (file_names(train), train.class_names, train.name) == (
-        ["a.jpg", "d.gif"],
-        ("x", "z"),
-        "table train",
-    )
+    assert (file_names(train), train.class_names) == (["a.jpg", "d.gif"], ("x", "z"))
     assert (file_names(test), test.class_names) == (["b b.JPG", "ü.png"], ("x", "y"))
+    assert (train.name, test.name) == ("table train", "table test")
+    assert datasets.shared_classes(train, test) == ("x",)
     assert len(datasets.list_csv(path)) == 4
     with pytest.raises(ValueError, match="`train_classes` must be left out"):
         datasets.from_csv(path, train_classes=0.5)
@@ -60,9 +63,7 @@ def test_the_split_column_decides_and_may_share_classes(write):
 
 def test_boxes_are_kept_with_their_images(write):
     path = write("path,label,x,y,w,h\na.jpg,p,1,2,3,4\na.jpg,q,5,6,7.5,8\n")
-    train, test = datasets.from_csv(path)
-    assert train.boxes.tolist() == [[1, 2, 3, 4]]
-    assert test.boxes.tolist() == [[5, 6, 7.5, 8]]
+    assert datasets.list_csv(path).boxes.tolist() == [[1, 2, 3, 4], [5, 6, 7.5, 8]]
 
 
 @pytest.mark.parametrize(
@@ -85,10 +86,14 @@ def test_boxes_are_kept_with_their_images(write):
         ("path,label,split\na.jpg,x,train\nd.gif,y,train\n", "each in some row of .*, got one of them only"),
         ("path,label,x,y,w,h\na.jpg,x,1,2,3,wide\n", "must be numbers, got .*wide.* in line 2"),
         ("path,label,x,y,w,h\na.jpg,x,1,2,0,4\n", "a width and a height above 0"),
-        ("path,label\na.jpg,x\nd.gif,x\n", "at least 2 classes"),
+        ("path,label\na.jpg,x\nd.gif,x\n", "at least 4 classes to split, got 1"),
+        (
+            "path,label,split\na.jpg,x,train\nd.gif,x,test\nü.png,y,test\n",
+            "at least 2 training and 2 test classes, got 1 in .*table train",
+        ),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_the_line(write, text, message):
+def test_unusable_tables_are_refused_with_the_line(write, text, message):
     path = write(text)
     with pytest.raises(ValueError, match=message):
         datasets.from_csv(path)

@@ -93,10 +93,13 @@ def test_linked_folders_are_followed_but_not_in_circles(tmp_path):
 
 
 def test_the_split_is_by_class(pictures):
+    with pytest.raises(ValueError, match="at least 4 classes to split, got 3"):
+        datasets.from_folder(pictures)
+    make(pictures, "finch/1.jpg")
     train, test = datasets.from_folder(pictures)
-    assert (train.class_names, test.class_names) == (("größe é",), ("robin", "wren"))
-    train, test = datasets.load(f"folder:{pictures}", train_classes=["wren"])
-    assert (train.class_names, test.class_names) == (("wren",), ("größe é", "robin"))
+    assert (train.class_names, test.class_names) == (("finch", "größe é"), ("robin", "wren"))
+    train, test = datasets.load(f"folder:{pictures}", train_classes=["wren", "finch"])
+    assert (train.class_names, test.class_names) == (("finch", "wren"), ("größe é", "robin"))
 
 
 def test_no_folder_and_no_picture_are_refused(tmp_path):

@@ -33,12 +33,12 @@ def data_sets(own_pictures):
 def test_validation_classes_are_training_classes_that_do_not_train(own_pictures, kind):
     name = data_sets(own_pictures)[kind]
     whole_train, test = datasets.load(name)
-    train, validation = load_data(Config(dataset=name, validation_classes=0.25))
+    train, validation = load_data(Config(dataset=name, validation_classes=0.5))
     assert set(train.class_names) | set(validation.class_names) == set(whole_train.class_names)
     assert not set(train.class_names) & set(validation.class_names)
     assert not set(test.class_names) & (set(train.class_names) | set(validation.class_names))
     assert len(train) + len(validation) == len(whole_train)
-    assert validation.num_classes == int(0.25 * whole_train.num_classes)
+    assert validation.num_classes == int(0.5 * whole_train.num_classes)
 
 
 def test_without_validation_classes_the_test_classes_are_evaluated():
