@@ -36,6 +36,7 @@ SHORTER = {
         ("epochs=20, steps_per_epoch=100", QUICK),
         ("RecallCallback(test)", "RecallCallback(test, verbose=False)"),
     ),
+    "using_the_embedder": (),
 }
 # Building, training and saving the guide's own takes minutes where other work shares the machine.
 SMALL_NETWORK = (
@@ -59,6 +60,7 @@ def run_guide(few_emoji, tmp_path, monkeypatch):
         folder.mkdir(parents=True)
         for number in range(2):
             Image.fromarray(random.integers(0, 256, (20, 20, 3), np.uint8)).save(folder / f"{number}.png")
+    (tmp_path / "picture.png").write_bytes((folder / "1.png").read_bytes())
 
     def run(guide, *changes):
         code = "\n".join(blocks(guide))
@@ -144,3 +146,11 @@ def test_scaling_out(run_guide):
     names = run_guide("scaling_out")
     assert names["model"].steps_taken == 2
     assert "recall@1" in names["model"].history.history
+
+
+def test_using_the_embedder(run_guide):
+    means = tf.keras.Sequential([tf.keras.Input((20, 20, 3)), tf.keras.layers.GlobalAveragePooling2D()])
+    profs.save_embedder(means, profs.Preprocessing(resize=20, crop=20), "runs/emoji/embedder")
+    names = run_guide("using_the_embedder")
+    np.testing.assert_allclose(names["embeddings"][0], names["index"].embeddings[-1], rtol=1e-5)
+    assert len(names["index"].names) == 12

@@ -16,7 +16,11 @@ from profs_tf import check_data, evaluate, export, gallery, retrieve, train
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text("utf-8")
-DOCUMENTS = sorted(str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")))
+DOCUMENTS = sorted(
+    str(path.relative_to(ROOT))
+    for pattern in ("*.md", "docs/*.md", "experiments/*.md")
+    for path in ROOT.glob(pattern)
+)
 NOTEBOOK = re.search(r"```python\n(import tensorflow as tf, profs_tf.*?)```", TEXT, re.DOTALL).group(1)
 COMMANDS = {
     "profs_tf.check_data": check_data,
@@ -96,11 +100,25 @@ def test_notebook_code_runs_with_a_users_own_embedder(few_emoji, tmp_path, monke
     assert "proximal_penalty" in names["model"].history.history
 
 
+def test_the_readme_is_short():
+    assert len(TEXT.splitlines()) <= 130
+
+
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_links_lead_somewhere(document):
-    links = re.findall(r"\]\(([^)#]+)\)", (ROOT / document).read_text("utf-8"))
-    for link in links:
-        assert link.startswith("http") or (ROOT / document).parent.joinpath(link).exists(), link
+    for link in re.findall(r"\]\(([^)]+)\)", (ROOT / document).read_text("utf-8")):
+        if link.startswith("http"):
+            continue
+        name, _, section = link.partition("#")
+        target = (ROOT / document).parent.joinpath(name) if name else ROOT / document
+        assert target.exists(), link
+        assert not section or section in sections(target), link
+
+
+def sections(document):
+    """The anchors that GitHub gives a document's headings."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

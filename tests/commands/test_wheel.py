@@ -1,4 +1,4 @@
-"""The wheel in an empty folder, without the repository: the README's lines train, export, index and find."""
+"""The wheel in an empty folder, without the repository: the lines of BUILD.md train, export, index and find."""
 
 import json
 import os
@@ -62,8 +62,8 @@ def python(site, folder, *words):
     return done.stdout
 
 
-def readme_lines():
-    text = (ROOT / "README.md").read_text("utf-8").split(SECTION)[1]
+def documented_lines():
+    text = (ROOT / "BUILD.md").read_text("utf-8").split(SECTION)[1]
     block = re.search(r"```bash\n(.*?)```", text, re.DOTALL).group(1)
     for line in block.replace("\\\n", " ").splitlines():
         command, *words = shlex.split(line)
@@ -91,7 +91,7 @@ def share_found(site, folder, images, queries):
 def test_the_readmes_lines_find_as_often_as_recall_says(shorter, site, tmp_path):
     where = python(site, tmp_path, "-c", "import profs_tf; print(profs_tf.__file__)").strip()
     assert Path(where) == site / "profs_tf/__init__.py"
-    for words in readme_lines():
+    for words in documented_lines():
         python(site, tmp_path, *words, *(shorter if words[1] == "profs_tf.train" else ()))
     recall = json.loads((tmp_path / "run/metrics.json").read_text())["best"]["recall@8"]
     _, test = profs.datasets.load("emoji")
