@@ -1,4 +1,4 @@
-"""Data sets: each is read into two ``ImageList``, split by class into one that trains and one that tests."""
+"""Data sets: each is read into two ``ImageList``, the training and the test split."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from profs_tf.datasets.cub200 import CUB200
 from profs_tf.datasets.emoji import load_emoji
 from profs_tf.datasets.folder import from_folder, list_folder
 from profs_tf.datasets.image_list import ImageList
+from profs_tf.datasets.official_split import DatasetNotFoundError
 from profs_tf.datasets.sop import SOP
-from profs_tf.datasets.zero_shot import DatasetNotFoundError
 
 __all__ = [
     "DatasetNotFoundError",
@@ -29,13 +29,13 @@ __all__ = [
     "split_by_class",
 ]
 
-_ZERO_SHOT = {dataset.name: dataset for dataset in (CUB200, CARS196, SOP)}
-_OWN_PICTURES = {"folder": from_folder, "csv": from_csv}
+_OFFICIAL = {dataset.name: dataset for dataset in (CUB200, CARS196, SOP)}
+_OWN_IMAGES = {"folder": from_folder, "csv": from_csv}
 
 
 def names() -> tuple[str, ...]:
-    """Returns the names that ``load`` takes; those in capitals stand for a path."""
-    return ("emoji", *_ZERO_SHOT, *(f"{kind}:PATH" for kind in _OWN_PICTURES))
+    """Returns the names that ``load`` accepts; PATH stands for a path."""
+    return ("emoji", *_OFFICIAL, *(f"{kind}:PATH" for kind in _OWN_IMAGES))
 
 
 def load(
@@ -47,19 +47,19 @@ def load(
 ) -> tuple[ImageList, ImageList]:
     """Returns (train, test) of a data set, two ``ImageList``.
 
-    An option that the data set has no use for is refused.
-
     Args:
-        dataset: "emoji", which comes with the package; "cub200", "cars196" or "sop", by the zero-shot
-            protocol; "folder:PATH" or "csv:PATH" for pictures of your own.
-        data_dir: for cub200, cars196 and sop: where the data is. See ``zero_shot.ZeroShotDataset.load``.
-        train_classes: for folder and csv: which classes train, see ``split_by_class``. None: the first half.
-        allow_partial_data: for cub200, cars196 and sop: whether an incomplete copy is taken.
-        download: for cub200, cars196 and sop: whether TensorFlow Datasets downloads what is not found.
+        dataset: "emoji", which comes with the package; "cub200", "cars196" or "sop", split by the zero-shot
+            protocol; "folder:PATH" or "csv:PATH" for your own images.
+        data_dir: Where cub200, cars196 or sop is. See ``official_split.OfficialDataset.load``.
+        train_classes: Which classes of a folder or CSV file train, see ``split_by_class``. None means the
+            first half.
+        allow_partial_data: Whether an incomplete copy of cub200, cars196 or sop is accepted.
+        download: Whether TensorFlow Datasets downloads cub200, cars196 or sop if it is not found.
 
     Raises:
-        ValueError: if there is no such data set; the message lists the valid ones.
-        DatasetNotFoundError: if the data is not there; the message says where to get it.
+        ValueError: If the name is unknown (the message lists the valid ones), or an option is given that does
+            not apply to the data set.
+        DatasetNotFoundError: If the data is not found; the message says where to get it.
     """
     kind, colon, path = dataset.partition(":")
     given = {
@@ -71,12 +71,12 @@ def load(
     if dataset == "emoji":
         _refuse(dataset, given)
         return load_emoji()
-    if dataset in _ZERO_SHOT:
+    if dataset in _OFFICIAL:
         _refuse(dataset, {"train_classes": given["train_classes"]})
-        return _ZERO_SHOT[dataset].load(data_dir, allow_partial_data, download)
-    if colon and path and kind in _OWN_PICTURES:
+        return _OFFICIAL[dataset].load(data_dir, allow_partial_data, download)
+    if colon and path and kind in _OWN_IMAGES:
         _refuse(dataset, {option: used for option, used in given.items() if option != "train_classes"})
-        read = _OWN_PICTURES[kind]
+        read = _OWN_IMAGES[kind]
         return read(path) if train_classes is None else read(path, train_classes)
     raise ValueError(f"`dataset` must be one of {', '.join(names())}, got {dataset!r}.")
 
@@ -84,4 +84,4 @@ def load(
 def _refuse(dataset: str, options: dict[str, bool]) -> None:
     for option, given in options.items():
         if given:
-            raise ValueError(f"`{option}` must be left out for {dataset}, which has no use for it.")
+            raise ValueError(f"`{option}` must be left out for {dataset}, to which it does not apply.")

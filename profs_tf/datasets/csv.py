@@ -12,8 +12,8 @@ from typing import Any, Optional, Union
 import numpy as np
 
 from profs_tf.datasets.class_split import TrainClasses, check_split, split_by_class
+from profs_tf.datasets.folder import files_exist
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.datasets.zero_shot import files_exist
 
 _REQUIRED = ("path", "label")
 _BOX = ("x", "y", "w", "h")
@@ -50,12 +50,14 @@ def from_csv(
     if "split" not in rows[0]:
         return split_by_class(_to_list(rows, path), 0.5 if train_classes is None else train_classes)
     if train_classes is not None:
-        raise ValueError("`train_classes` must be left out for a file with a `split` column, got both.")
+        raise ValueError("`train_classes` must be left out for a file with a split column, got both.")
     parts = {name: [row for row in rows if row["split"] == name] for name in _SPLITS}
     wrong = next((row for row in rows if row["split"] not in _SPLITS), None)
     if wrong or not all(parts.values()):
         got = f"{wrong['split']!r} in line {wrong['line']}" if wrong else "one of them only"
-        raise ValueError(f"`split` must be {' or '.join(_SPLITS)}, each in some row of {path}, got {got}.")
+        raise ValueError(
+            f"Column split of {path} must be {' or '.join(_SPLITS)}, each in some row, got {got}."
+        )
     train, test = (_to_list(part, path, f" {name}") for name, part in parts.items())
     check_split(train, test)
     return train, test
@@ -93,7 +95,9 @@ def _read_rows(path: Path) -> list[_Row]:
             )
         empty = [name for name in used if not (row[name] or "").strip()]
         if empty:
-            raise ValueError(f"`{empty[0]}` must have a value, got none in line {reader.line_num} of {path}.")
+            raise ValueError(
+                f"Column {empty[0]} of {path} must have a value, got none in line {reader.line_num}."
+            )
         image = os.path.join(path.parent, row["path"])
         rows.append({**{name: row[name] for name in used}, "path": image, "line": reader.line_num})
     _check_images(path, rows)
@@ -117,16 +121,16 @@ def _check_images(path: Path, rows: list[_Row]) -> None:
     if len(missing):
         first = rows[missing[0]]
         raise ValueError(
-            f"`path` must be files that exist, got {len(missing):,} missing of {len(rows):,}, "
-            f"the first in line {first['line']}: {first['path']}."
+            f"Column path of {path} must name files that exist, got {len(missing):,} missing of "
+            f"{len(rows):,}, the first in line {first['line']}: {first['path']}."
         )
     lines: dict[tuple[Any, ...], int] = {}
     for row in rows:
         key = (row["path"], *(row.get(name) for name in _BOX))
         if key in lines:
             raise ValueError(
-                f"`path` must be listed once, or with different boxes, got {row['path']} in lines "
-                f"{lines[key]} and {row['line']} of {path}."
+                f"Column path of {path} must name an image once, or with different boxes, got {row['path']} "
+                f"in lines {lines[key]} and {row['line']}."
             )
         lines[key] = row["line"]
 
@@ -145,5 +149,5 @@ def _box(row: _Row, path: Union[str, os.PathLike]) -> list[float]:
         return [float(row[name]) for name in _BOX]
     except ValueError as error:
         raise ValueError(
-            f"`{', '.join(_BOX)}` must be numbers, got {error} in line {row['line']} of {path}."
+            f"Columns {', '.join(_BOX)} of {path} must be numbers, got {error} in line {row['line']}."
         ) from error

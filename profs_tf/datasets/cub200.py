@@ -1,7 +1,7 @@
 """Caltech-UCSD Birds 200-2011: 200 species, 11,788 photographs.
 
-Wah et al., "The Caltech-UCSD Birds-200-2011 Dataset", 2011. 100 species train (5,864 images), 100 test
-(5,924 images).
+Wah et al., "The Caltech-UCSD Birds-200-2011 Dataset", 2011. The first 100 species train (5,864 images), the
+other 100 test (5,924 images).
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from profs_tf.datasets.tfds_files import TfdsReader
-from profs_tf.datasets.zero_shot import Examples, ZeroShotDataset
+from profs_tf.datasets.official_split import ArchiveListing, OfficialDataset
+from profs_tf.datasets.tfds_export import TfdsReader
 
 
-def read_archive(root: Path, layout: tuple[str, ...]) -> Examples:
+def read_archive(root: Path, layout: tuple[str, ...]) -> ArchiveListing:
     """Reads images.txt ("image path") and image_class_labels.txt ("image class", counted from 1)."""
     paths = _table(root / layout[0])
     classes = _table(root / layout[1])
@@ -24,7 +24,7 @@ def read_archive(root: Path, layout: tuple[str, ...]) -> Examples:
         )
     class_ids = [int(classes[image]) - 1 for image in paths]
     folders = [path.split("/")[0] for path in paths.values()]
-    return Examples(
+    return ArchiveListing(
         [str(root / layout[2] / path) for path in paths.values()],
         class_ids,
         dict(zip(class_ids, folders)),
@@ -40,7 +40,7 @@ def _class_of(example: dict[str, Any], features: dict[str, Any]) -> tuple[int, s
     return int(example["label"]), example["image/filename"].decode("utf-8").split("/")[-2]
 
 
-CUB200 = ZeroShotDataset(
+CUB200 = OfficialDataset(
     name="cub200",
     title="CUB-200-2011",
     num_train_classes=100,
@@ -53,6 +53,6 @@ CUB200 = ZeroShotDataset(
     sources=(
         "https://data.caltech.edu/records/65de6-vp158 (CUB_200_2011.tgz, 1.1 GB)",
         "https://www.vision.caltech.edu/datasets/cub_200_2011/",
-        "TensorFlow Datasets: profs_tf.datasets.load('cub200', download=True)",
+        "TensorFlow Datasets: `download=True`",
     ),
 )

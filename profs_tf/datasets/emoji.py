@@ -1,8 +1,8 @@
-"""The embedded data set: vendors' drawings of Unicode emoji, for training without downloading anything.
+"""The emoji data set, which comes with the package: drawings of Unicode emoji by several vendors.
 
-A class is an emoji, an image one vendor's drawing of it at 48 x 48 on white; every class has 6 to 8 images.
-``tools/build_emoji_dataset.py`` makes the file, and NOTICE credits the drawings. The split is zero-shot: half
-of the classes, in a fixed shuffled order that the file records, train and the rest test.
+Each emoji is a class, each image one vendor's drawing of it at 48 x 48 on white; a class has 6 to 8 images.
+``tools/build_emoji_dataset.py`` builds the file; NOTICE credits the drawings. The split is zero-shot: the
+file records a fixed shuffle of the classes, of which the first half trains and the second half tests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from profs_tf.datasets.image_list import ImageList
 def load_emoji() -> tuple[ImageList, ImageList]:
     """Returns (train, test), in memory: uint8 ``[N, 48, 48, 3]`` RGB.
 
-    Class names are the emoji's names, such as "grinning-face". Takes a fraction of a second and 120 MB.
+    Class names are the emoji's names, such as "grinning-face". Takes a fraction of a second and 120 MB of
+    memory.
     """
     with resources.files("profs_tf.datasets").joinpath("emoji.npz").open("rb") as file:
         archive = np.load(file)

@@ -1,45 +1,56 @@
-"""Anyone's pictures in a folder: each sub-folder is a class."""
+"""Your own images in a folder: each sub-folder is a class."""
 
 from __future__ import annotations
 
 import collections
 import logging
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Union
+
+import numpy as np
 
 from profs_tf.datasets.class_split import TrainClasses, split_by_class
 from profs_tf.datasets.image_list import ImageList
 
 _LOG = logging.getLogger(__name__)
-# What profs_tf.inputs.preprocessing decodes.
+# What profs_tf.inputs.decoding reads.
 IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
+_SPLIT_NAMES = frozenset(
+    ("train", "training", "test", "testing", "val", "valid", "validation", "eval", "query", "gallery")
+)
 
 
 def from_folder(
     path: Union[str, os.PathLike], train_classes: TrainClasses = 0.5
 ) -> tuple[ImageList, ImageList]:
-    """Returns (train, test) of the pictures in a folder, split by class.
+    """Returns (train, test) of the images in a folder, split by class.
 
     Args:
-        path: as for ``list_folder``.
-        train_classes: which classes train: see ``split_by_class``.
+        path: The folder, see ``list_folder``.
+        train_classes: Which classes train, see ``split_by_class``.
+
+    Raises:
+        NotADirectoryError: If ``path`` is not a folder.
+        ValueError: As ``list_folder`` and ``split_by_class``.
     """
     return split_by_class(list_folder(path), train_classes)
 
 
 def list_folder(path: Union[str, os.PathLike]) -> ImageList:
-    """Returns all pictures in a folder as one list of file paths.
+    """Returns all images in a folder as one list of file paths.
 
-    Each folder directly in ``path`` is a class, named as the folder is; its pictures may lie at any depth in
-    it. Classes are in the order of their names, pictures in the order of their paths within, so the order in
-    which the file system lists them never matters. Left out: hidden files and folders (a name that begins
-    with a dot), folders without a picture, files that are not pictures by their suffix (upper case or lower),
-    and pictures outside any class folder. What is left out is counted and logged.
+    Each folder directly in ``path`` is a class of the same name; its images may lie at any depth in it.
+    Classes are sorted by name and images by path, whatever the order in which the file system lists them.
+    Ignored are hidden files and folders (their name starts with a dot), folders without images, files without
+    the suffix of an image (in upper or lower case), and images outside any class folder. They are counted in
+    a logged warning.
 
     Raises:
-        NotADirectoryError: if ``path`` is not a folder.
-        ValueError: if there is no picture in any class folder.
+        NotADirectoryError: If ``path`` is not a folder.
+        ValueError: If no class folder holds an image, or the folders in ``path`` seem to be splits (``train``
+            and ``test``) or categories, which hold the class folders.
     """
     root = Path(path).expanduser()
     if not root.is_dir():
@@ -49,46 +60,54 @@ def list_folder(path: Union[str, os.PathLike]) -> ImageList:
     ignored: collections.Counter[str] = collections.Counter()
     for entry in sorted(os.listdir(root)):
         if (root / entry).is_dir() and not entry.startswith("."):
-            pictures = _pictures(root / entry, ignored)
-            ignored["empty class folders"] += not pictures
-            files += pictures
-            labels += [entry] * len(pictures)
+            images = _list_images(root / entry, ignored)
+            ignored["empty class folders"] += not images
+            files += images
+            labels += [entry] * len(images)
         else:
-            ignored[_reason(entry) or "pictures outside any class folder"] += 1
+            ignored[_reason(entry) or "images outside any class folder"] += 1
     if not files:
         raise ValueError(
-            f"`path` must have a sub-folder with pictures ({', '.join(IMAGE_SUFFIXES)}) for each class, "
+            f"`path` must have a sub-folder with images ({', '.join(IMAGE_SUFFIXES)}) for each class, "
             f"got none in {root}{_counts(ignored)}."
         )
+    _check_depth(root, _sub_folders(root, files))
     if sum(ignored.values()):
-        _LOG.warning("%s: left out%s.", root, _counts(ignored))
+        _LOG.warning("%s: ignored%s.", root, _counts(ignored))
     return ImageList.from_labels(files, labels, root.resolve().name or str(root))
 
 
-def list_pictures(path: Union[str, os.PathLike]) -> tuple[str, ...]:
-    """Returns the paths of all pictures in a folder at any depth, sorted; classes do not matter.
+def list_images(path: Union[str, os.PathLike]) -> tuple[str, ...]:
+    """Returns the paths of all images in a folder at any depth, sorted; there are no classes.
 
-    Left out: hidden files and folders, and files that are not pictures by their suffix.
+    Hidden files and folders, and files without the suffix of an image, are ignored.
 
     Raises:
-        NotADirectoryError: if ``path`` is not a folder.
-        ValueError: if there is no picture in it.
+        NotADirectoryError: If ``path`` is not a folder.
+        ValueError: If it holds no image.
     """
     root = Path(path).expanduser()
     if not root.is_dir():
-        raise NotADirectoryError(f"`path` must be a folder with pictures, got {root}.")
+        raise NotADirectoryError(f"`path` must be a folder with images, got {root}.")
     ignored: collections.Counter[str] = collections.Counter()
-    found = _pictures(root, ignored)
+    found = _list_images(root, ignored)
     if not found:
         raise ValueError(
-            f"`path` must have pictures ({', '.join(IMAGE_SUFFIXES)}) in it, got none in {root}"
-            f"{_counts(ignored)}."
+            f"`path` must hold images ({', '.join(IMAGE_SUFFIXES)}), got none in {root}{_counts(ignored)}."
         )
     return tuple(found)
 
 
-def _pictures(folder: Path, ignored: collections.Counter[str]) -> list[str]:
-    """Returns the pictures in a folder at any depth, sorted; follows linked folders, but not in circles."""
+def files_exist(paths: Sequence[str]) -> np.ndarray:
+    """Returns which of the files exist, bool ``[N]``; lists each folder once, faster than N stats."""
+    listed = {}
+    for folder in {os.path.dirname(path) for path in paths}:
+        listed[folder] = set(os.listdir(folder)) if os.path.isdir(folder) else set()
+    return np.array([os.path.basename(path) in listed[os.path.dirname(path)] for path in paths], bool)
+
+
+def _list_images(folder: Path, ignored: collections.Counter[str]) -> list[str]:
+    """Returns the images in a folder at any depth, sorted; follows links to folders, but not in circles."""
     found, seen = [], set()
     for parent, folders, names in os.walk(folder, followlinks=True):
         real = os.path.realpath(parent)
@@ -107,11 +126,43 @@ def _pictures(folder: Path, ignored: collections.Counter[str]) -> list[str]:
     return sorted(found)
 
 
+def _sub_folders(root: Path, files: Sequence[str]) -> dict[str, set[str]]:
+    """Returns the sub-folders with images of each folder in the root; "" stands for the folder itself."""
+    found: dict[str, set[str]] = collections.defaultdict(set)
+    for file in files:
+        folder, *below, _ = os.path.relpath(file, root).split(os.sep)
+        found[folder].add(below[0] if below else "")
+    return dict(found)
+
+
+def _check_depth(root: Path, sub_folders: Mapping[str, set[str]]) -> None:
+    """Raises ValueError if the folders in the root hold class folders rather than the images of a class.
+
+    A class may have sub-folders, too, such as one per view. Hence the error needs three signs: no image lies
+    directly in a folder; folders hold two sub-folders or more on average; and either no two sub-folders share
+    a name, as classes of categories, or the folders are named as splits are.
+    """
+    counts = {folder: len(names) for folder, names in sub_folders.items()}
+    total, different = sum(counts.values()), len(set().union(*sub_folders.values()))
+    are_splits = {folder.lower() for folder in sub_folders} <= _SPLIT_NAMES
+    if "" in set().union(*sub_folders.values()) or total < 2 * len(counts):
+        return
+    if are_splits or total == different:
+        shown = ", ".join(f"{folder} ({count} folders)" for folder, count in list(counts.items())[:3])
+        best = max(counts, key=lambda folder: (folder.lower().startswith("train"), counts[folder]))
+        raise ValueError(
+            f"`path` must be a folder with a sub-folder for each class, got {root}, whose sub-folders hold "
+            f"folders of images themselves: {shown}{', ...' if len(counts) > 3 else ''}. If these are the "
+            f"classes, use folder:{root / best}, or a CSV file that lists the images of all with their class"
+            f"{' and split' if are_splits else ''} (see docs/own_pictures.md)."
+        )
+
+
 def _reason(file_name: str) -> str:
-    """Returns why a file is not taken, or an empty string if it is a picture."""
+    """Returns why a file is ignored, or an empty string for an image."""
     if file_name.startswith("."):
         return "hidden"
-    return "" if file_name.lower().endswith(IMAGE_SUFFIXES) else "not pictures"
+    return "" if file_name.lower().endswith(IMAGE_SUFFIXES) else "not images"
 
 
 def _counts(ignored: collections.Counter[str]) -> str:

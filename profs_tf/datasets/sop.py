@@ -1,7 +1,7 @@
 """Stanford Online Products: 22,634 products, 120,053 photographs.
 
-Song et al., "Deep metric learning via lifted structured feature embedding", 2016. 11,318 products train
-(59,551 images), 11,316 test (60,502). Unlike the others, the archive itself is split by class.
+Song et al., "Deep metric learning via lifted structured feature embedding", 2016. The first
+11,318 products train (59,551 images), the other 11,316 test (60,502), as the archive itself splits them.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import csv
 from pathlib import Path
 from typing import Any
 
-from profs_tf.datasets.tfds_files import TfdsReader
-from profs_tf.datasets.zero_shot import Examples, ZeroShotDataset
+from profs_tf.datasets.official_split import ArchiveListing, OfficialDataset
+from profs_tf.datasets.tfds_export import TfdsReader
 
 _COLUMNS = ("class_id", "path")
 
 
-def read_archive(root: Path, layout: tuple[str, ...]) -> Examples:
-    """Reads the tables Ebay_train.txt and Ebay_test.txt, whose classes count from 1 through both."""
+def read_archive(root: Path, layout: tuple[str, ...]) -> ArchiveListing:
+    """Reads Ebay_train.txt and Ebay_test.txt, which number their classes from 1 in one sequence."""
     paths, class_ids, class_names = [], [], {}
     for part in layout[:2]:
         with open(root / part, encoding="utf-8", newline="") as file:
@@ -31,7 +31,7 @@ def read_archive(root: Path, layout: tuple[str, ...]) -> Examples:
                 paths.append(str(root / row["path"]))
                 class_ids.append(class_id)
                 class_names[class_id] = _class_name(row["path"].split("/")[0].replace("_final", ""), class_id)
-    return Examples(paths, class_ids, class_names)
+    return ArchiveListing(paths, class_ids, class_names)
 
 
 def _class_name(kind: str, class_id: int) -> str:
@@ -43,7 +43,7 @@ def _class_of(example: dict[str, Any], features: dict[str, Any]) -> tuple[int, s
     return class_id, _class_name(features["super_class_id"].int2str(int(example["super_class_id"])), class_id)
 
 
-SOP = ZeroShotDataset(
+SOP = OfficialDataset(
     name="sop",
     title="Stanford Online Products",
     num_train_classes=11_318,
@@ -56,6 +56,6 @@ SOP = ZeroShotDataset(
     sources=(
         "ftp://cs.stanford.edu/cs/cvgl/Stanford_Online_Products.zip (2.9 GB)",
         "https://cvgl.stanford.edu/projects/lifted_struct/",
-        "TensorFlow Datasets: profs_tf.datasets.load('sop', download=True)",
+        "TensorFlow Datasets: `download=True`",
     ),
 )

@@ -14,7 +14,7 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
-from profs_tf.datasets.folder import list_pictures
+from profs_tf.datasets.folder import list_images
 from profs_tf.datasets.image_list import ImageList
 
 # A chunk ends at a name whose checksum this divides, or where it is full. Cut by names, chunks stay the same
@@ -88,7 +88,7 @@ def source_of(images: Union[str, os.PathLike, ImageList]) -> IndexSource:
         ValueError: there is no picture in it, or images have bounding boxes, which no saved embedder takes.
     """
     if not isinstance(images, ImageList):
-        paths = list_pictures(images)
+        paths = list_images(images)
         root = os.path.abspath(os.path.expanduser(images))
         _check_names(paths)
         return IndexSource(root, _relative(paths, root), tuple(os.path.abspath(path) for path in paths))

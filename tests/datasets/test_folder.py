@@ -42,7 +42,7 @@ def pictures(tmp_path):
     return root
 
 
-def test_sub_folders_are_classes_and_the_rest_is_left_out_and_counted(pictures, caplog):
+def test_sub_folders_are_classes_and_the_rest_is_ignored_and_counted(pictures, caplog):
     with caplog.at_level(logging.WARNING):
         images = datasets.list_folder(pictures)
     assert images.class_names == ("größe é", "robin", "wren")
@@ -57,12 +57,12 @@ def test_sub_folders_are_classes_and_the_rest_is_left_out_and_counted(pictures, 
     assert images.labels.tolist() == [0, 0, 1, 1, 2, 2]
     assert images.name == "my pictures"
     assert caplog.messages == [
-        f"{pictures}: left out (2 empty class folders, 3 hidden, 4 not pictures, "
-        "1 pictures outside any class folder)."
+        f"{pictures}: ignored (2 empty class folders, 3 hidden, 1 images outside any class folder, "
+        "4 not images)."
     ]
 
 
-def test_nothing_is_logged_when_nothing_is_left_out(tmp_path, caplog):
+def test_nothing_is_logged_when_nothing_is_ignored(tmp_path, caplog):
     make(tmp_path, "a/1.jpg", "b/2.jpg")
     datasets.list_folder(tmp_path)
     assert not caplog.messages
@@ -102,20 +102,21 @@ def test_the_split_is_by_class(pictures):
     assert (train.class_names, test.class_names) == (("finch", "wren"), ("größe é", "robin"))
 
 
-def test_no_folder_and_no_picture_are_refused(tmp_path):
+def test_a_missing_folder_and_one_without_images_are_refused(tmp_path):
     with pytest.raises(
         NotADirectoryError, match="`path` must be a folder with a sub-folder .* got .*missing"
     ):
         datasets.from_folder(tmp_path / "missing")
     make(tmp_path, "a.jpg", "text/b.txt")
     with pytest.raises(
-        ValueError, match=r"got none in .* \(1 empty class folders, 1 not pictures, 1 pictures"
+        ValueError,
+        match=r"got none in .* \(1 empty class folders, 1 images outside any class folder, 1 not images",
     ):
         datasets.from_folder(tmp_path)
 
 
-def test_all_pictures_are_listed_at_any_depth_without_classes(pictures):
-    found = [os.path.relpath(path, pictures) for path in folder_module.list_pictures(pictures)]
+def test_all_images_are_listed_at_any_depth_without_classes(pictures):
+    found = [os.path.relpath(path, pictures) for path in folder_module.list_images(pictures)]
     assert found == [
         "größe é/a.gif",
         "größe é/b.jpeg",
@@ -127,8 +128,58 @@ def test_all_pictures_are_listed_at_any_depth_without_classes(pictures):
     ]
 
 
-def test_a_folder_without_pictures_is_refused(pictures):
-    with pytest.raises(ValueError, match=r"`path` must have pictures .* got none in .*\(1 not pictures\)"):
-        folder_module.list_pictures(pictures / "only text")
-    with pytest.raises(NotADirectoryError, match="`path` must be a folder with pictures"):
-        folder_module.list_pictures(pictures / "nowhere")
+def test_listing_no_images_is_refused(pictures):
+    with pytest.raises(ValueError, match=r"`path` must hold images .* got none in .*\(1 not images\)"):
+        folder_module.list_images(pictures / "only text")
+    with pytest.raises(NotADirectoryError, match="`path` must be a folder with images"):
+        folder_module.list_images(pictures / "nowhere")
+
+
+def check_refused(root, got, cure):
+    with pytest.raises(ValueError, match="`path` must be a folder with a sub-folder for each class") as error:
+        datasets.load(f"folder:{root}")
+    assert f"got {root}, whose sub-folders hold folders of images themselves: {got}. If" in str(error.value)
+    assert cure in str(error.value)
+
+
+@pytest.mark.parametrize("names", [("train", "test"), ("Test", "Training", "val")])
+def test_folders_of_the_splits_are_no_classes(names, tmp_path):
+    # The classes of a classification split are the same in each; those of another split differ.
+    for classes in ("abcd", "efgh"):
+        for name in names:
+            make(tmp_path, *(f"{name}/{c}/{number}.jpg" for c in classes[:3] for number in range(2)))
+    counts = ", ".join(f"{name} (6 folders)" for name in sorted(names))
+    train = next(name for name in names if name.lower().startswith("train"))
+    check_refused(tmp_path, counts, f"use folder:{tmp_path / train}, or a CSV file")
+    train, test = datasets.from_folder(tmp_path / train)
+    assert train.class_names + test.class_names == ("a", "b", "c", "e", "f", "g")
+
+
+def test_categories_are_no_classes(tmp_path):
+    for category, classes in {"birds": "abc", "cars": "d", "dogs": "ef", "fish": "ghijk"}.items():
+        make(tmp_path, *(f"{category}/{c}/deep/1.jpg" for c in classes))
+    counts = "birds (3 folders), cars (1 folders), dogs (2 folders), ..."
+    check_refused(tmp_path, counts, f"use folder:{tmp_path / 'fish'}, or a CSV file")
+
+
+def test_the_folder_above_the_class_folders_is_no_class(tmp_path):
+    make(tmp_path, *(f"images/{c}/1.jpg" for c in "abcd"), "attributes/a.txt")
+    check_refused(tmp_path, "images (4 folders)", f"use folder:{tmp_path / 'images'}, or a CSV file")
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        [f"{c}/{view}/1.jpg" for c in "abcd" for view in ("front", "back")],
+        [f"{c}/session {c}/1.jpg" for c in "abcd"],
+        ["a/1.jpg", *(f"{c}/{c}{number}/1.jpg" for c in "abcd" for number in range(3))],
+        # "train" may be the name of a class.
+        ["train/1.jpg", "train/old/2.jpg", "test/1.jpg", "test/older/1.jpg", "query/1.jpg", "val/1.jpg"],
+    ],
+    ids=["views", "one folder per class", "some images in a class folder", "named as splits"],
+)
+def test_classes_may_have_sub_folders(files, tmp_path):
+    make(tmp_path, *files)
+    train, test = datasets.from_folder(tmp_path)
+    assert set(train.class_names + test.class_names) == {file.split("/")[0] for file in files}
+    assert len(train) + len(test) == len(files)

@@ -1,8 +1,8 @@
-"""Pictures of a prepared TensorFlow dataset, written out once as files.
+"""Writes the images of a prepared TensorFlow dataset to files, once.
 
-Training picks images by index; record files can only be read in sequence. The encoded bytes are copied as
-they are, neither decoded nor encoded again, to ``profs_tf_images/NAME/VERSION/CLASS/POSITION.jpg`` in the
-data folder of TensorFlow Datasets. TensorFlow is imported when a dataset is downloaded or first written out.
+Training reads images by index, but record files can only be read in sequence. The encoded bytes are copied
+unchanged to ``profs_tf_images/NAME/VERSION/CLASS/POSITION.jpg`` in the data folder of TensorFlow Datasets.
+TensorFlow is imported only to download a dataset or to write its images.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _CLASS_FILE = "classes.txt"
 
 @dataclasses.dataclass(frozen=True)
 class TfdsReader:
-    """How one dataset is read.
+    """How to read one dataset.
 
     Attributes:
-        name: its name in TensorFlow Datasets.
-        features: names of the features that are read besides "image".
-        class_of: function of an example (feature name -> value) and the dataset's features, returning the
+        name: Its name in TensorFlow Datasets.
+        features: Names of the features to read besides "image".
+        class_of: Function of an example (feature name -> value) and the dataset's features, returning the
             class number, counted from 0, and the class name.
     """
 
@@ -37,20 +37,20 @@ class TfdsReader:
 
 
 def data_folder(data_dir: Optional[Union[str, os.PathLike]]) -> Path:
-    """Returns where TensorFlow Datasets keeps its data: ``data_dir`` if given, else its usual place."""
+    """Returns ``data_dir`` if given, else the default data folder of TensorFlow Datasets."""
     return Path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
 
 
 def prepared_folder(name: str, data_dir: Path) -> Optional[Path]:
     """Returns the folder of the newest prepared version of a dataset, or None."""
     prepared = [path.parent for path in (data_dir / name).glob("*/dataset_info.json")]
-    # TensorFlow Datasets prepares under another name, such as incomplete.ABC_1.0.0.
+    # A dataset that is still being prepared has a name such as incomplete.ABC_1.0.0.
     versions = [path for path in prepared if re.fullmatch(r"\d+\.\d+\.\d+", path.name)]
     return max(versions, key=lambda path: [int(part) for part in path.name.split(".")], default=None)
 
 
 def download(name: str, data_dir: Path) -> Path:
-    """Downloads and prepares a dataset; returns its folder. Errors are those of TensorFlow Datasets."""
+    """Downloads and prepares a dataset by TensorFlow Datasets; returns its folder."""
     import tensorflow_datasets as tfds
 
     builder = tfds.builder(name, data_dir=str(data_dir))
@@ -58,21 +58,21 @@ def download(name: str, data_dir: Path) -> Path:
     return Path(builder.data_dir)
 
 
-def write_images(reader: TfdsReader, prepared: Path) -> tuple[list[str], list[int], dict[int, str]]:
-    """Writes the pictures of all splits to files, unless they are there already.
+def export_images(reader: TfdsReader, prepared: Path) -> tuple[list[str], list[int], dict[int, str]]:
+    """Writes the images of all splits to files, unless they exist already.
 
-    The pictures appear under their final name only when all are written, so a run that was killed leaves
-    nothing that could be taken for a complete copy.
+    The folder gets its final name only when all images are written, so a killed process never leaves an
+    incomplete copy under that name.
 
     Args:
-        reader: how the dataset is read.
-        prepared: folder of the prepared dataset.
+        reader: How to read the dataset.
+        prepared: The folder of the prepared dataset.
 
     Returns:
         (N file paths, N class numbers, class number -> class name).
 
     Raises:
-        PermissionError: if the data folder cannot be written to.
+        PermissionError: If the data folder is not writable.
     """
     folder = prepared.parent.parent / "profs_tf_images" / prepared.parent.name / prepared.name
     if not folder.exists():
@@ -91,8 +91,8 @@ def _make_unfinished_folder(folder: Path) -> Path:
         return Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     except PermissionError as error:
         raise PermissionError(
-            f"`{folder}` must be writable, to hold the data set's pictures as files, got: {error}. "
-            "Copy the prepared data set to a folder of your own and pass that as `data_dir`."
+            f"`{folder}` must be writable to hold the data set's images as files, got: {error}. "
+            "Copy the prepared data set to a writable folder and pass it as `data_dir`."
         ) from error
 
 
@@ -105,11 +105,13 @@ def _write_all(reader: TfdsReader, prepared: Path, folder: Path) -> None:
     dataset = builder.as_dataset(
         split="+".join(sorted(builder.info.splits)),
         decoders=tfds.decode.PartialDecoding(wanted, decoders={"image": tfds.decode.SkipDecoding()}),
-        # One file after the other, so that the order is the same each time.
+        # Reading one file after the other fixes the order.
         read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
     )
     names = {}
-    examples = tqdm(dataset.as_numpy_iterator(), f"write {reader.name}", len(dataset), unit=" images")
+    examples = tqdm(
+        dataset.as_numpy_iterator(), f"write {reader.name}", len(dataset), unit=" images", disable=None
+    )
     for position, example in enumerate(examples):
         class_id, names[class_id] = reader.class_of(example, builder.info.features)
         path = folder / f"{class_id:05d}" / f"{position:06d}.jpg"
@@ -120,7 +122,7 @@ def _write_all(reader: TfdsReader, prepared: Path, folder: Path) -> None:
 
 
 def _publish(unfinished: Path, folder: Path) -> None:
-    """Gives the written folder its final name; another process may have been quicker with the same."""
+    """Gives the written folder its final name, unless another process has written the same meanwhile."""
     unfinished.chmod(0o755)
     try:
         unfinished.rename(folder)

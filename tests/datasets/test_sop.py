@@ -1,0 +1,10 @@
+import pytest
+
+from tests.datasets.official_archives import TINY, write_sop
+
+
+def test_missing_columns_are_refused(tmp_path):
+    write_sop(tmp_path)
+    (tmp_path / "Ebay_test.txt").write_text("a b c\n1 2 3\n")
+    with pytest.raises(ValueError, match=r"must have the columns class_id, path, got \['a'"):
+        TINY["sop"].load(tmp_path)
