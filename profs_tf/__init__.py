@@ -7,6 +7,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
+from profs_tf.utils.legacy_keras import use_legacy_keras
 from profs_tf.version import __version__
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 # three of them at level ERROR though nothing is wrong. What does go wrong also raises in Python. Set the
 # variable to 0 to see them.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+use_legacy_keras()
 
 # Public name -> the module that defines it; None: the name is itself a module of the package.
 _HOMES = {
