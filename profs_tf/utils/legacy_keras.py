@@ -1,7 +1,7 @@
 """Chooses Keras 2, on which the package is built, where TensorFlow comes with Keras 3.
 
-From version 2.16 on `tf.keras` is Keras 3 unless the environment variable TF_USE_LEGACY_KERAS asks for the package
-tf_keras, which carries Keras 2 on. TensorFlow reads the variable when `tf.keras` is used for the first time.
+From version 2.16 on `tf.keras` is Keras 3 unless the environment variable TF_USE_LEGACY_KERAS asks for the
+package tf_keras, which carries Keras 2 on. TensorFlow reads the variable when `tf.keras` is first used.
 """
 
 import importlib.metadata
@@ -18,7 +18,7 @@ def use_legacy_keras() -> None:
     """Makes `tf.keras` Keras 2, if it is not; imports neither TensorFlow nor Keras.
 
     Raises:
-        ImportError: If `tf.keras` is Keras 3 already, if the environment asks for it, or if tf_keras is missing.
+        ImportError: If `tf.keras` is Keras 3 already, or is to be, or tf_keras is missing.
     """
     version = _tensorflow_version()
     if version is None or version < _FIRST_WITH_KERAS_3:
@@ -31,8 +31,8 @@ def use_legacy_keras() -> None:
         )
     if _is_keras_3_in_use():
         raise ImportError(
-            "profs_tf needs tf.keras to be Keras 2, but it is Keras 3 already. Import profs_tf before the first use "
-            f"of tf.keras, or set the environment variable {_VARIABLE}=1 before Python starts."
+            "profs_tf needs tf.keras to be Keras 2, but it is Keras 3 already. Import profs_tf before the "
+            f"first use of tf.keras, or set the environment variable {_VARIABLE}=1 before Python starts."
         )
     if os.environ.setdefault(_VARIABLE, "1") not in _ON:
         raise ImportError(
