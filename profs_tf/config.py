@@ -6,11 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Optional, Union
 
-# Losses that draw their pairs from proxies or centres: their batches have no representatives, each step is a
-# projection of its own (paper, section 5.3).
-PROXY_LOSSES = ("soft_triple", "proxy_nca")
-# Losses whose ordinary form has one fresh query for each class in the batch (paper, section 5.3).
-QUERY_LOSSES = ("n_pair", "angular")
 METHODS = ("baseline", "profs", "profs_hncm")
 
 
@@ -222,11 +217,6 @@ class Config:
                 f"`batch_size` must be a multiple of `images_per_class` = {self.images_per_class}, "
                 f"got {self.batch_size}."
             )
-        if self.images_per_class == 1 and self.loss not in PROXY_LOSSES:
-            raise ValueError(
-                f"`images_per_class` must be >= 2 for the loss {self.loss}, got 1: a batch would have no "
-                "positive pair."
-            )
         if self.initial_run == "":
             raise ValueError("`initial_run` must name the folder of a run. Leave the flag out to begin anew.")
         if self.initial_run is not None and self.pretrained is not None:
@@ -264,21 +254,9 @@ class Config:
         return self.method == "profs_hncm"
 
     @property
-    def projects_every_step(self) -> bool:
-        """Whether each step is a projection of its own (M = 1), whatever the data."""
-        return self.method == "baseline" or self.loss in PROXY_LOSSES
-
-    @property
     def effective_proximal_weight(self) -> float:
         """lambda: 0 for the baseline."""
         return 0.0 if self.method == "baseline" else self.proximal_weight
-
-    @property
-    def queries(self) -> str:
-        """Who may be the query of a pair, see `BatchSampler`."""
-        if self.loss in PROXY_LOSSES or (self.method == "baseline" and self.loss not in QUERY_LOSSES):
-            return "all"
-        return "representatives"
 
     def to_json(self) -> str:
         """Returns all values as indented JSON."""

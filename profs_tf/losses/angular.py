@@ -39,6 +39,7 @@ class AngularLoss(MetricLoss):
     """
 
     normalized_embeddings = False
+    baseline_queries = "representatives"
 
     def __init__(
         self,

@@ -49,10 +49,17 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
 
     Attributes:
         normalized_embeddings: whether the loss expects embeddings of unit length.
-        learning_rate: learning rate of the loss's own variables, None where it has none.
+        has_prototypes: whether pairs consist of an image and one of the loss's prototypes (centers, proxies)
+            rather than of two images. Batches then have no representatives, and every step is a projection
+            of its own, M = 1 (paper, section 5.3).
+        baseline_queries: which images of a baseline batch are queries, as ``BatchSampler`` takes it: "all",
+            or "representatives" if the loss is defined for one fresh query per class.
+        learning_rate: learning rate of the loss's own variables; None if it has none.
     """
 
     normalized_embeddings: bool = True
+    has_prototypes: bool = False
+    baseline_queries: str = "all"
     learning_rate: Optional[float] = None
 
     def __init__(self, name: Optional[str] = None):

@@ -22,10 +22,10 @@ class NPairLoss(MetricLoss):
                        + l2_weight / 4 * (mean_i ||E_i||^2 + mean_j ||E_j||^2)
 
     k are the non-query images of other classes; if every image is a query, all images of other classes. The
-    second part averages the squared norms over the queries i that have a positive, and over the images j that
-    are the positive of a query, as TensorFlow's ``npairs_loss`` does. A batch of one query and one other image
-    per class is the paper's batch. Hence the baseline needs a query mask with one fresh query per class, and
-    PROFS needs no change (PROFS paper, section 5.3). Cost: O(B^2 D).
+    second part averages the squared norms of the queries i that have a positive, and of the images j that are
+    the positive of a query, as TensorFlow's ``npairs_loss`` does. The paper's batch has one query and one
+    other image per class. Hence the baseline needs a query mask with one fresh query per class, and PROFS
+    needs no change (PROFS paper, section 5.3). Cost: O(B^2 D).
 
     Differs: a query may have several positives.
 
@@ -35,6 +35,7 @@ class NPairLoss(MetricLoss):
     """
 
     normalized_embeddings = False
+    baseline_queries = "representatives"
 
     def __init__(self, l2_weight: float = 0.002, name: Optional[str] = None):
         super().__init__(name)

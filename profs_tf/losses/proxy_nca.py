@@ -47,6 +47,8 @@ class ProxyNCALoss(MetricLoss):
         proxies: trainable variable [C, D], float32; normalised in use, not in store.
     """
 
+    has_prototypes = True
+
     def __init__(
         self,
         num_classes: Optional[int] = None,

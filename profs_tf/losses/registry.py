@@ -1,37 +1,36 @@
-"""The losses by name, as configuration files and the command line know them."""
+"""The losses by name. Each needs one line here: it exports the class and registers it by its file's name."""
 
 from typing import Any
 
-from profs_tf.losses.angular import AngularLoss
+from profs_tf.losses.angular import AngularLoss as AngularLoss
 from profs_tf.losses.base import MetricLoss, Option
-from profs_tf.losses.contrastive import ContrastiveLoss
-from profs_tf.losses.lifted_structure import LiftedStructureLoss
-from profs_tf.losses.margin import MarginLoss
-from profs_tf.losses.multi_similarity import MultiSimilarityLoss
-from profs_tf.losses.n_pair import NPairLoss
-from profs_tf.losses.proxy_nca import ProxyNCALoss
-from profs_tf.losses.soft_triple import SoftTripleLoss
-from profs_tf.losses.triplet import TripletLoss
+from profs_tf.losses.contrastive import ContrastiveLoss as ContrastiveLoss
+from profs_tf.losses.lifted_structure import LiftedStructureLoss as LiftedStructureLoss
+from profs_tf.losses.margin import MarginLoss as MarginLoss
+from profs_tf.losses.multi_similarity import MultiSimilarityLoss as MultiSimilarityLoss
+from profs_tf.losses.n_pair import NPairLoss as NPairLoss
+from profs_tf.losses.proxy_nca import ProxyNCALoss as ProxyNCALoss
+from profs_tf.losses.soft_triple import SoftTripleLoss as SoftTripleLoss
+from profs_tf.losses.triplet import TripletLoss as TripletLoss
 
 _LOSSES: dict[str, type[MetricLoss]] = {
-    "contrastive": ContrastiveLoss,
-    "triplet": TripletLoss,
-    "margin": MarginLoss,
-    "lifted_structure": LiftedStructureLoss,
-    "n_pair": NPairLoss,
-    "angular": AngularLoss,
-    "multi_similarity": MultiSimilarityLoss,
-    "soft_triple": SoftTripleLoss,
-    "proxy_nca": ProxyNCALoss,
+    value.__module__.rpartition(".")[2]: value
+    for value in list(vars().values())
+    if isinstance(value, type) and issubclass(value, MetricLoss) and value is not MetricLoss
 }
 
 
 def names() -> list[str]:
-    """Returns the names that ``get`` knows."""
+    """Returns the names of the losses."""
     return list(_LOSSES)
 
 
-def _loss_class(name: str) -> type[MetricLoss]:
+def loss_class(name: str) -> type[MetricLoss]:
+    """Returns the class of a loss.
+
+    Raises:
+        ValueError: If ``name`` is unknown.
+    """
     if name not in _LOSSES:
         raise ValueError(f"`name` must be one of {', '.join(_LOSSES)}, got {name}.")
     return _LOSSES[name]
@@ -41,9 +40,9 @@ def options(name: str) -> dict[str, Option]:
     """Returns the options of a loss: name -> (type, default), in the order of its constructor.
 
     Raises:
-        ValueError: unknown ``name``.
+        ValueError: If ``name`` is unknown.
     """
-    return _loss_class(name).options()
+    return loss_class(name).options()
 
 
 def get(name: str, **options: Any) -> MetricLoss:
@@ -54,11 +53,11 @@ def get(name: str, **options: Any) -> MetricLoss:
         **options: its options, see ``options(name)``.
 
     Raises:
-        ValueError: unknown ``name`` or option, or an option out of range.
+        ValueError: If ``name`` or an option is unknown, or an option is out of range.
     """
-    loss_class = _loss_class(name)
-    valid = loss_class.options()
+    chosen = loss_class(name)
+    valid = chosen.options()
     for option in options:
         if option not in valid:
             raise ValueError(f"`{option}` is not an option of loss {name}. It has: {', '.join(valid)}.")
-    return loss_class(**options)
+    return chosen(**options)

@@ -50,6 +50,8 @@ class SoftTripleLoss(MetricLoss):
         centers: trainable variable [C, K, D], float32; normalised in use, not in store.
     """
 
+    has_prototypes = True
+
     def __init__(
         self,
         num_classes: Optional[int] = None,

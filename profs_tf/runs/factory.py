@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 from collections.abc import Iterator
-from typing import Optional, Union
+from typing import NamedTuple, Optional, Union
 
 import tensorflow as tf
 
@@ -67,6 +67,34 @@ def build_preprocessing(config: Config, image_list: ImageList) -> Preprocessing:
     return dataclasses.replace(preprocessing_for(image_list), mirror=config.mirror, **changes)
 
 
+class SamplingRules(NamedTuple):
+    """What the method and the loss of a run require of its batches; arguments of `BatchSampler`."""
+
+    steps_per_projection: Optional[int]
+    """M; None: derived from the number of classes."""
+    queries: str
+    """Which images act as queries: "representatives" or "all"."""
+
+
+def sampling_rules(config: Config) -> SamplingRules:
+    """Returns the rules of the batches (paper, section 5.3). Reads no data.
+
+    Raises:
+        ValueError: If the loss is unknown, or a batch would have no positive pair.
+    """
+    loss = losses.loss_class(config.loss)
+    if config.images_per_class == 1 and not loss.has_prototypes:
+        raise ValueError(
+            f"`images_per_class` must be >= 2 for the loss {config.loss}, got 1: a batch would have no "
+            "positive pair."
+        )
+    if loss.has_prototypes:
+        return SamplingRules(1, "all")
+    if config.method == "baseline":
+        return SamplingRules(1, loss.baseline_queries)
+    return SamplingRules(config.steps_per_projection, "representatives")
+
+
 def build_sampler(config: Config, image_list: ImageList) -> BatchSampler:
     """Returns the sampler of the training batches."""
     sampler_class, mining = BatchSampler, {}
@@ -82,9 +110,8 @@ def build_sampler(config: Config, image_list: ImageList) -> BatchSampler:
         config.images_per_class,
         config.seed,
         representative_uses=config.representative_uses,
-        steps_per_projection=1 if config.projects_every_step else config.steps_per_projection,
         representative_draw=config.representative_draw,
-        queries=config.queries,
+        **sampling_rules(config)._asdict(),
         **mining,
     )
 

@@ -5,15 +5,15 @@ import pytest
 from profs_tf import losses
 
 NAMES = [
-    "contrastive",
-    "triplet",
-    "margin",
-    "lifted_structure",
-    "n_pair",
     "angular",
+    "contrastive",
+    "lifted_structure",
+    "margin",
     "multi_similarity",
-    "soft_triple",
+    "n_pair",
     "proxy_nca",
+    "soft_triple",
+    "triplet",
 ]
 # The columns of the losses' table: unit embeddings, and the defaults.
 TABLE = {
@@ -51,6 +51,7 @@ def test_names():
 def test_table(name):
     normalized, defaults = TABLE[name]
     loss = losses.get(name, **required(name))
+    assert type(loss) is losses.loss_class(name)
     assert loss.normalized_embeddings is normalized
     options = losses.options(name)
     assert {option: options[option].default for option in defaults} == defaults
