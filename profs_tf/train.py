@@ -27,7 +27,7 @@ from profs_tf.inputs.pipeline import train_pipeline
 from profs_tf.models.profs_model import ProfsModel
 from profs_tf.runs.checkpoint import RunCheckpoint, TrainingInterruptedError
 from profs_tf.runs.directory import RunFolder
-from profs_tf.runs.factory import build_model, build_preprocessing, build_sampler, load_data
+from profs_tf.runs.factory import build_model, build_preprocessing, build_sampler, load_data, sampling_rules
 from profs_tf.runs.finalize import finish
 from profs_tf.runs.log import RunLog
 from profs_tf.runs.loop import fit_from_step, progress_callbacks
@@ -103,6 +103,7 @@ def train(config: Config, folder: RunFolder, resume: bool = False, progress: str
         InterruptedRunError: if a signal stopped the run; its state is saved.
         FailedRunError: if another worker was lost.
     """
+    sampling_rules(config)
     # Before anything else of TensorFlow.
     strategy = make_strategy(config.distribute, config.cpu_replicas)
     make_reproducible(config.seed)

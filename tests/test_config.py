@@ -38,7 +38,6 @@ def test_is_frozen():
         ({"learning_rate": 0.0}, "`learning_rate` must be > 0.0, got 0.0"),
         ({"beta_2": 1.0}, "`beta_2` must be below 1, got 1.0"),
         ({"batch_size": 127}, "`batch_size` must be a multiple of `images_per_class` = 2, got 127"),
-        ({"images_per_class": 1}, "`images_per_class` must be >= 2 for the loss margin, got 1"),
         ({"method": "prof"}, "`method` must be one of baseline, profs, profs_hncm, got 'prof'"),
         ({"clustering": "x"}, "`clustering` must be one of never, best, every_epoch, got 'x'"),
         ({"ks": (1, 0)}, r"`ks` must be whole numbers >= 1, got \[1, 0\]"),
@@ -53,21 +52,6 @@ def test_out_of_range_is_refused(values, message):
         Config(**values)
 
 
-@pytest.mark.parametrize(
-    ("method", "loss", "every_step", "weight", "queries"),
-    [
-        ("profs", "margin", False, 1e-3, "representatives"),
-        ("baseline", "margin", True, 0.0, "all"),
-        ("baseline", "n_pair", True, 0.0, "representatives"),
-        ("baseline", "angular", True, 0.0, "representatives"),
-        ("profs", "n_pair", False, 1e-3, "representatives"),
-        ("profs", "soft_triple", True, 1e-3, "all"),
-        ("profs", "proxy_nca", True, 1e-3, "all"),
-        ("baseline", "soft_triple", True, 0.0, "all"),
-    ],
-)
-def test_method_and_loss_decide_projections_and_queries(method, loss, every_step, weight, queries):
-    config = Config(method=method, loss=loss)
-    assert config.projects_every_step is every_step
-    assert config.effective_proximal_weight == weight
-    assert config.queries == queries
+@pytest.mark.parametrize(("method", "weight"), [("profs", 1e-3), ("profs_hncm", 1e-3), ("baseline", 0.0)])
+def test_baseline_has_no_proximal_weight(method, weight):
+    assert Config(method=method).effective_proximal_weight == weight

@@ -10,8 +10,9 @@ from absl import flags
 from profs_tf import losses
 from profs_tf.config import Config
 
-# What has no effect with other methods.
-_OF_PROJECTIONS = ("steps_per_projection", "representative_uses", "proximal_weight", "proximal_decay")
+# What has no effect with other methods, or with losses that have prototypes.
+_OF_REPRESENTATIVES = ("steps_per_projection", "representative_uses")
+_OF_PROJECTIONS = (*_OF_REPRESENTATIVES, "proximal_weight", "proximal_decay")
 _OF_MINING = ("hard_classes_per_seed", "mining_strategy", "mining_lag")
 # What the data and the model decide; a flag could only contradict them.
 _DERIVED_OPTIONS = ("num_classes", "embedding_dim", "name")
@@ -59,18 +60,21 @@ def given(values: flags.FlagValues) -> dict[str, Any]:
 
 
 def unused(config: Config, given_values: dict[str, Any]) -> str:
-    """Returns a line that names given values without effect under the method, or an empty string.
+    """Returns a line that names given values without effect under method and loss, or an empty string.
 
     Args:
         config: of the run.
         given_values: what `given` returned.
     """
     names = () if config.mines_classes else _OF_MINING
-    in_force = ""
+    setting, in_force = f"--method={config.method}", ""
     if config.method == "baseline":
         names, in_force = (*_OF_PROJECTIONS, *names), "; in force: steps_per_projection=1, proximal_weight=0"
+    elif losses.loss_class(config.loss).has_prototypes:
+        names, in_force = (*_OF_REPRESENTATIVES, *names), "; in force: steps_per_projection=1"
+        setting += f" --loss={config.loss}"
     listed = ", ".join(f"{name}={getattr(config, name)}" for name in names if name in given_values)
-    return f"unused with --method={config.method}: {listed}{in_force}" if listed else ""
+    return f"unused with {setting}: {listed}{in_force}" if listed else ""
 
 
 def _given_loss_options(values: flags.FlagValues, chosen_loss: str) -> dict[str, Any]:

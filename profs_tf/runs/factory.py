@@ -97,6 +97,7 @@ def sampling_rules(config: Config) -> SamplingRules:
 
 def build_sampler(config: Config, image_list: ImageList) -> BatchSampler:
     """Returns the sampler of the training batches."""
+    rules = sampling_rules(config)
     sampler_class, mining = BatchSampler, {}
     if config.mines_classes:
         sampler_class = MinedBatchSampler
@@ -111,7 +112,8 @@ def build_sampler(config: Config, image_list: ImageList) -> BatchSampler:
         config.seed,
         representative_uses=config.representative_uses,
         representative_draw=config.representative_draw,
-        **sampling_rules(config)._asdict(),
+        steps_per_projection=rules.steps_per_projection,
+        queries=rules.queries,
         **mining,
     )
 

@@ -130,6 +130,7 @@ def test_an_existing_run_is_refused_before_training(whole_run, train_arguments):
             "`contrastive_margin` is an option of the loss contrastive, but `loss` is margin.",
         ),
         (["--margin_margin=-1"], "`margin` must be >= 0"),
+        (["--images_per_class=1"], "`images_per_class` must be >= 2 for the loss margin, got 1: a batch"),
         (["--backbone=vgg"], "`backbone` must be one of bn_inception,"),
         (["--ks=1,99"], "`ks` must be below the 30 images of the test split, got 99."),
         (["--ks=1,x"], "`ks` must be whole numbers"),
@@ -209,6 +210,10 @@ def test_flags_without_effect_are_named():
     )
     assert config_flags.unused(Config(**given, method="profs_hncm"), given) == ""
     assert config_flags.unused(Config(method="baseline"), {"epochs": 3}) == ""
+    assert config_flags.unused(Config(**given, loss="proxy_nca"), given) == (
+        "unused with --method=profs --loss=proxy_nca: steps_per_projection=3, hard_classes_per_seed=2"
+        "; in force: steps_per_projection=1"
+    )
 
 
 def test_what_may_change_changes_together():

@@ -10,7 +10,7 @@ import profs_tf as profs
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.runs.checkpoint import RunCheckpoint
-from profs_tf.runs.factory import build_loss, build_model, in_precision
+from profs_tf.runs.factory import build_loss, build_model, in_precision, sampling_rules
 from profs_tf.serving.saved_model import save_embedder
 
 SIDE, DIM, CLASSES, STEPS = 16, 8, 8, 12
@@ -67,10 +67,8 @@ def small_backbone(monkeypatch):
 
 
 def fit(model, config, steps=STEPS, sampler=None, callbacks=()):
-    lagged = config.projects_every_step
-    sampler = sampler or profs.BatchSampler(
-        DATA.labels, 8, 2, seed=3, steps_per_projection=1 if lagged else 4, queries=config.queries
-    )
+    rules = sampling_rules(dataclasses.replace(config, steps_per_projection=4))
+    sampler = sampler or profs.BatchSampler(DATA.labels, 8, 2, seed=3, **rules._asdict())
     losses = []
     record = tf.keras.callbacks.LambdaCallback(
         on_train_batch_end=lambda batch, logs: losses.append(logs["loss"])

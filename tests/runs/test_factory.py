@@ -1,4 +1,4 @@
-"""Which images a configuration trains and evaluates on."""
+"""Which images a configuration trains and evaluates on, and what it requires of the batches."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from PIL import Image
 
 from profs_tf import datasets
 from profs_tf.config import Config
-from profs_tf.runs.factory import load_data
+from profs_tf.runs.factory import build_sampler, load_data, sampling_rules
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +54,34 @@ def test_validation_classes_reach_the_paper_s_data_sets(monkeypatch):
     for name in ("cub200", "cars196", "sop"):
         train, validation = load_data(Config(dataset=name, validation_classes=0.5))
         assert not set(parts[1].class_names) & (set(train.class_names) | set(validation.class_names))
+
+
+@pytest.mark.parametrize(
+    ("method", "loss", "steps_per_projection", "queries"),
+    [
+        ("profs", "margin", 7, "representatives"),
+        ("baseline", "margin", 1, "all"),
+        ("baseline", "n_pair", 1, "representatives"),
+        ("baseline", "angular", 1, "representatives"),
+        ("profs", "n_pair", 7, "representatives"),
+        ("profs", "soft_triple", 1, "all"),
+        ("profs_hncm", "proxy_nca", 1, "all"),
+        ("baseline", "soft_triple", 1, "all"),
+    ],
+)
+def test_method_and_loss_decide_projections_and_queries(method, loss, steps_per_projection, queries):
+    config = Config(method=method, loss=loss, steps_per_projection=7, batch_size=8)
+    assert sampling_rules(config) == (steps_per_projection, queries)
+    sampler = build_sampler(config, datasets.load("emoji")[0])
+    assert (sampler.steps_per_projection, sampler.queries) == (steps_per_projection, queries)
+
+
+def test_one_image_of_a_class_is_refused_unless_the_loss_has_prototypes():
+    with pytest.raises(ValueError, match="`images_per_class` must be >= 2 for the loss triplet, got 1: a ba"):
+        sampling_rules(Config(images_per_class=1, loss="triplet"))
+    assert sampling_rules(Config(images_per_class=1, loss="proxy_nca")).queries == "all"
+
+
+def test_unknown_loss_is_refused_with_the_valid_names():
+    with pytest.raises(ValueError, match="`name` must be one of angular, .*, triplet, got magrin"):
+        sampling_rules(Config(loss="magrin"))
