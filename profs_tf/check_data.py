@@ -4,8 +4,10 @@ import sys
 
 from absl import flags
 
-from profs_tf.cli.command import FAILED, run
-from profs_tf.cli.config_flags import define_one
+from profs_tf.cli import data_flags
+from profs_tf.cli.command import run
+from profs_tf.cli.exit_codes import FAILURE
+from profs_tf.cli.flag_types import check_values, define_flag
 from profs_tf.config import Config
 from profs_tf.datasets.audit import duplicates, examine, single_image_classes, summary
 from profs_tf.runs.factory import load_data
@@ -20,36 +22,24 @@ USAGE = """check_data: read every picture of a data set and report what training
 Lists files that cannot be read, classes with one image, and files that are equal to the byte, those that
 are on both sides of the split first. Exit code: 0 if every picture can be read, 1 if not, 2 for bad use."""
 
-_PARTS = ("train", "test")
-
 
 def define_flags(values: flags.FlagValues) -> None:
     """Defines the flags of this command."""
+    data_flags.define(values)
     for name, kind, default, text in (
-        ("dataset", str, Config.dataset, "Data set, as for the train command."),
-        ("data_dir", str, None, "Folder that holds the data set as its archive unpacks."),
-        ("train_classes", str, None, "Which classes train, as for the train command."),
-        ("allow_partial_data", bool, False, "Whether an incomplete copy of a data set is taken."),
         ("contact_sheet", str, None, "PNG file to draw random images of random classes into."),
         ("sheet_classes", int, 12, "Classes on the contact sheet."),
         ("seed", int, 0, "Seed of the contact sheet's draws."),
     ):
-        define_one(values, name, kind, default, text)
+        define_flag(values, name, kind, default, text)
 
 
 def main(values: flags.FlagValues) -> None:
     """Checks by the flags."""
-    if values.sheet_classes < 1:
-        raise ValueError(f"`sheet_classes` must be >= 1, got {values.sheet_classes}.")
-    if values.seed < 0:
-        raise ValueError(f"`seed` must be >= 0, got {values.seed}.")
-    config = Config(
-        dataset=values.dataset,
-        data_dir=values.data_dir,
-        train_classes=values.train_classes,
-        allow_partial_data=values.allow_partial_data,
-    )
-    parts = dict(zip(_PARTS, load_data(config)))
+    check_values(values, least={"sheet_classes": 1, "seed": 0}, files=("contact_sheet",))
+    config = Config(**data_flags.given(values))
+    tested = "test" if config.validation_classes is None else "validation"
+    parts = dict(zip(("train", tested), load_data(config)))
     findings = {part: examine(image_list, progress=True) for part, image_list in parts.items()}
     for part, image_list in parts.items():
         print(f"{part}: {len(image_list):,} images of {image_list.num_classes:,} classes")
@@ -69,7 +59,7 @@ def main(values: flags.FlagValues) -> None:
         )
         print(f"contact sheet: {values.contact_sheet}")
     if problems:
-        sys.exit(FAILED)
+        sys.exit(FAILURE)
 
 
 def _print_list(title: str, lines: list) -> None:
@@ -79,7 +69,7 @@ def _print_list(title: str, lines: list) -> None:
 
 
 def _group_text(group: list, parts: dict, findings: dict) -> str:
-    across = "train and test: " if len({part for part, _ in group}) > 1 else ""
+    across = f"{' and '.join(parts)}: " if len({part for part, _ in group}) > 1 else ""
     members = [
         f"{findings[part][index].name} ({part}, {parts[part].class_names[parts[part].labels[index]]})"
         for part, index in group

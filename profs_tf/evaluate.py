@@ -9,13 +9,13 @@ from typing import Optional
 import numpy as np
 from absl import flags
 
-from profs_tf.cli.command import check_values, run
-from profs_tf.cli.config_flags import define_one
-from profs_tf.config import Config, whole_numbers
+from profs_tf.cli import data_flags
+from profs_tf.cli.command import run
+from profs_tf.cli.flag_types import check_values, define_flag
+from profs_tf.config import whole_numbers
 from profs_tf.metrics.arguments import check_ks
 from profs_tf.metrics.retrieval import RetrievalResult
 from profs_tf.metrics.scores import evaluate_in_full, format_report
-from profs_tf.runs.split import PARTS, config_beside, load_part, split_to_evaluate
 from profs_tf.serving.saved_model import embed_with_saved
 from profs_tf.utils.files import write_atomically
 
@@ -34,28 +34,14 @@ Each image is searched for among all others, left out itself by its index; image
 image are left out and counted; of equal distances, wrong images rank first. Embeddings are .npy files,
 float [N, D]; labels are .npy files of integers or strings, or text files with one label a line."""
 
-# The flags that choose the images, by their names in the configuration.
-_OF_DATA = ("dataset", "data_dir", "train_classes", "validation_classes", "allow_partial_data")
-
 
 def define_flags(values: flags.FlagValues) -> None:
     """Defines the flags of this command."""
+    define_flag(values, "embedder", str, None, "Folder of the SavedModel that train or export wrote.")
+    data_flags.define_with_split(values)
     for name, kind, default, text, choices in (
-        ("embedder", str, None, "Folder of the SavedModel that train or export wrote.", ()),
-        ("dataset", str, Config.dataset, "Data set, as for the train command; of a run, its own.", ()),
-        ("data_dir", str, None, "Folder that holds the data set as its archive unpacks.", ()),
-        ("train_classes", str, None, "Which classes train, as for the train command; of a run, its own.", ()),
-        ("validation_classes", float, None, "Share of them held out of training; of a run, its own.", ()),
-        ("allow_partial_data", bool, False, "Whether an incomplete copy of a data set is taken.", ()),
-        ("split", str, "test", "Unseen classes, those trained on, or those held out of training.", PARTS),
         ("batch_size", int, 128, "Images embedded at once.", ()),
-        (
-            "save_embeddings",
-            str,
-            None,
-            "File to write the embeddings to; .npy is added if missing.",
-            (),
-        ),
+        ("save_embeddings", str, None, "File to write the embeddings to; .npy is added if missing.", ()),
         ("embeddings", str, None, "File with embeddings, in place of --embedder.", ()),
         ("labels", str, None, "File with the labels of --embeddings.", ()),
         ("gallery_embeddings", str, None, "File with embeddings to search in; default --embeddings.", ()),
@@ -69,7 +55,7 @@ def define_flags(values: flags.FlagValues) -> None:
         ("output_json", str, None, "File to write the figures to, as fractions.", ()),
         ("class_csv", str, None, "File to write each class's Recall@K to.", ()),
     ):
-        define_one(values, name, kind, default, text, choices)
+        define_flag(values, name, kind, default, text, choices)
 
 
 def main(values: flags.FlagValues) -> None:
@@ -110,12 +96,7 @@ def _embed(values: flags.FlagValues, ks: tuple) -> tuple:
     for name in ("embeddings", "labels", "gallery_embeddings", "gallery_labels"):
         if values[name].value:
             raise ValueError(f"`{name}` must be left out with `embedder`, got {values[name].value}.")
-    config, notes = split_to_evaluate(
-        config_beside(values.embedder),
-        {name: values[name].value for name in _OF_DATA if values[name].present},
-    )
-    print("".join(f"{note}\n" for note in notes), end="", flush=True)
-    split = load_part(config, values.split)
+    split, config = data_flags.load_chosen_split(values, values.embedder)
     check_ks(ks, len(split) - 1)
     embeddings = embed_with_saved(values.embedder, split, values.batch_size, progress=True)
     if values.save_embeddings:

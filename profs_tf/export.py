@@ -9,7 +9,8 @@ import tensorflow as tf
 from absl import flags
 
 from profs_tf.cli.command import run
-from profs_tf.cli.config_flags import define_one, loss_options
+from profs_tf.cli.config_flags import loss_options
+from profs_tf.cli.flag_types import define_flag
 from profs_tf.config import Config
 from profs_tf.runs.directory import RunFolder
 from profs_tf.runs.factory import build_model, build_preprocessing, build_sampler, load_data
@@ -37,9 +38,9 @@ stopped, and for other formats. All hold the evaluation's scaling and cropping, 
 
 def define_flags(values: flags.FlagValues) -> None:
     """Defines the flags of this command."""
-    define_one(values, "run_dir", str, "", "Folder of the run: the --output_dir of train.")
-    define_one(values, "output", str, "", "Folder to write; it must not exist.")
-    define_one(values, "formats", tuple, (SAVED_MODEL,), f"What to write: {', '.join(FORMATS)}.")
+    define_flag(values, "run_dir", str, "", "Folder of the run: the --output_dir of train.")
+    define_flag(values, "output", str, "", "Folder to write; it must not exist.")
+    define_flag(values, "formats", tuple, (SAVED_MODEL,), f"What to write: {', '.join(FORMATS)}.")
 
 
 def main(values: flags.FlagValues) -> None:

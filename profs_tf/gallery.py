@@ -9,8 +9,8 @@ import numpy as np
 from absl import flags
 
 from profs_tf import datasets
-from profs_tf.cli.command import check_values, run
-from profs_tf.cli.config_flags import define_one
+from profs_tf.cli.command import run
+from profs_tf.cli.flag_types import check_values, define_flag
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.metrics.exact.coordinates import DISTANCES
@@ -55,7 +55,7 @@ def define_flags(values: flags.FlagValues) -> None:
         ("seed", int, 0, "Seed of random queries and of the map.", ()),
         ("batch_size", int, 128, "Images embedded at once.", ()),
     ):
-        define_one(values, name, kind, default, text, choices)
+        define_flag(values, name, kind, default, text, choices)
 
 
 def main(values: flags.FlagValues) -> None:

@@ -9,8 +9,8 @@ from typing import Optional
 from absl import flags, logging
 
 from profs_tf import datasets
-from profs_tf.cli.command import check_values, run
-from profs_tf.cli.config_flags import define_one
+from profs_tf.cli.command import run
+from profs_tf.cli.flag_types import check_values, define_flag
 from profs_tf.metrics.exact.coordinates import DISTANCES
 from profs_tf.search.index import SEARCHES, ImageIndex, Neighbor
 from profs_tf.visual.strip import draw_strip
@@ -58,7 +58,7 @@ def define_flags(values: flags.FlagValues) -> None:
         ("json", bool, False, "Whether to print JSON in place of a table.", ()),
         ("strip", str, None, "PNG file to draw each query and what it found into.", ()),
     ):
-        define_one(values, name, kind, default, text, choices)
+        define_flag(values, name, kind, default, text, choices)
 
 
 def main(values: flags.FlagValues) -> None:

@@ -9,7 +9,9 @@ from absl import flags
 from profs_tf.callbacks.profs import ProfsCallback
 from profs_tf.callbacks.recall import RecallCallback
 from profs_tf.cli import config_flags
-from profs_tf.cli.command import USER_ERRORS, FailedRunError, InterruptedRunError, run
+from profs_tf.cli.command import run
+from profs_tf.cli.exit_codes import USER_ERRORS, FailedRunError, InterruptedRunError
+from profs_tf.cli.flag_types import define_flag
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.distribution.collectives import part_size
@@ -56,8 +58,8 @@ _KERAS_VERBOSITY = {"bar": 1, "line": 2, "tqdm": 0, "none": 0}
 def define_flags(values: flags.FlagValues) -> None:
     """Defines the flags of this command."""
     config_flags.define(values)
-    config_flags.define_one(values, "resume", bool, False, "Go on with the run in --output_dir.")
-    config_flags.define_one(
+    define_flag(values, "resume", bool, False, "Go on with the run in --output_dir.")
+    define_flag(
         values, "progress", str, "bar", "What is shown while training.", choices=tuple(_KERAS_VERBOSITY)
     )
 

@@ -19,7 +19,7 @@ from grid_report import plots, tables
 from grid_report.data import ReportData
 from grid_report.page import Page
 
-from profs_tf.cli.command import BAD_USE
+from profs_tf.cli.exit_codes import USAGE_ERROR
 from profs_tf.utils.files import write_atomically
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -97,7 +97,7 @@ def main(arguments: list | None = None) -> int:
         write_atomically(parsed.output_dir / "report.html", page.html())
     except (ValueError, OSError) as error:
         print(f"report: {error}", file=sys.stderr)
-        return BAD_USE
+        return USAGE_ERROR
     print(f"{parsed.output_dir / 'report.html'}\n{parsed.output_dir / 'report.md'}")
     return 0
 

@@ -34,7 +34,7 @@ from grid_runs.results import read_results
 from grid_runs.run_files import RunFiles
 from grid_runs.worker import TRAIN, Worker
 
-from profs_tf.cli.command import BAD_USE, FAILED, INTERRUPTED
+from profs_tf.cli.exit_codes import FAILURE, INTERRUPTED, USAGE_ERROR
 from profs_tf.runs.factory import load_data
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -112,7 +112,7 @@ def main(arguments: list | None = None, command: tuple = TRAIN) -> int:
         return train_all(all_files, parsed, command)
     except (ValueError, OSError) as error:
         print(f"run_grid: {error}", file=sys.stderr)
-        return BAD_USE
+        return USAGE_ERROR
 
 
 def with_data(runs: list, runs_dir: Path) -> list:
@@ -162,7 +162,7 @@ def train_all(all_files: list, parsed: argparse.Namespace, command: tuple) -> in
         return INTERRUPTED
     if worker.failed:
         print(f"{len(worker.failed)} runs failed: {', '.join(worker.failed)}", flush=True)
-        return FAILED
+        return FAILURE
     print(f"All runs are finished: {parsed.results}", flush=True)
     return 0
 

@@ -1,52 +1,52 @@
-"""The absl flags of `Config`: one for each field, and one for each option of each loss."""
+"""The flags of a training run: one for each field of `Config`, and one for each option of each loss."""
 
 import dataclasses
 import typing
-from collections.abc import Callable
 from typing import Any
 
 from absl import flags
 
 from profs_tf import losses
+from profs_tf.cli.flag_types import define_flag
 from profs_tf.config import Config
 
-# What has no effect with other methods, or with losses that have prototypes.
+# Fields without effect under some methods, or with losses that have prototypes.
 _OF_REPRESENTATIVES = ("steps_per_projection", "representative_uses")
 _OF_PROJECTIONS = (*_OF_REPRESENTATIVES, "proximal_weight", "proximal_decay")
 _OF_MINING = ("hard_classes_per_seed", "mining_strategy", "mining_lag")
-# What the data and the model decide; a flag could only contradict them.
+# Options that follow from the data and the model; a flag could only contradict them.
 _DERIVED_OPTIONS = ("num_classes", "embedding_dim", "name")
 
 
 def define(values: flags.FlagValues) -> None:
-    """Defines the flags of a training run among `values`."""
-    hints = typing.get_type_hints(Config)
+    """Defines all flags of a training run."""
     for spec in dataclasses.fields(Config):
         if spec.name != "loss_options":
-            define_one(
-                values,
-                spec.name,
-                _plain_type(hints[spec.name]),
-                spec.default,
-                spec.metadata["help"],
-                tuple(losses.names()) if spec.name == "loss" else spec.metadata["choices"],
-            )
+            define_field(values, spec.name)
     for loss in losses.names():
         for name, option in loss_options(loss).items():
             text = f"Option `{name}` of the loss {loss}."
-            define_one(values, f"{loss}_{name}", option.type, option.default, text)
+            define_flag(values, f"{loss}_{name}", option.type, option.default, text)
+
+
+def define_field(values: flags.FlagValues, name: str) -> None:
+    """Defines the flag of one field of `Config`."""
+    spec = Config.__dataclass_fields__[name]
+    kind = _plain_type(typing.get_type_hints(Config)[name])
+    choices = tuple(losses.names()) if name == "loss" else spec.metadata["choices"]
+    define_flag(values, name, kind, spec.default, spec.metadata["help"], choices)
 
 
 def loss_options(loss: str) -> dict[str, losses.Option]:
-    """Returns the options of a loss that a user chooses, name to `losses.Option`."""
+    """Returns the options of a loss that the user chooses: name to `losses.Option`."""
     return {name: option for name, option in losses.options(loss).items() if name not in _DERIVED_OPTIONS}
 
 
 def given(values: flags.FlagValues) -> dict[str, Any]:
-    """Returns what was set on the command line or in a flag file, as arguments of `Config`.
+    """Returns the flags that were set, on the command line or in a flag file, as arguments of `Config`.
 
     Raises:
-        ValueError: if the loss is unknown, or an option of another loss than the chosen one was set.
+        ValueError: If the loss is unknown, or an option of another loss was set.
     """
     chosen = {
         spec.name: values[spec.name].value
@@ -60,11 +60,11 @@ def given(values: flags.FlagValues) -> dict[str, Any]:
 
 
 def unused(config: Config, given_values: dict[str, Any]) -> str:
-    """Returns a line that names given values without effect under method and loss, or an empty string.
+    """Returns a line that names the given flags without effect under method and loss, or an empty string.
 
     Args:
-        config: of the run.
-        given_values: what `given` returned.
+        config: Of the run.
+        given_values: The result of `given`.
     """
     names = () if config.mines_classes else _OF_MINING
     setting, in_force = f"--method={config.method}", ""
@@ -93,29 +93,8 @@ def _given_loss_options(values: flags.FlagValues, chosen_loss: str) -> dict[str,
 
 
 def _plain_type(hint: Any) -> type:
-    """Returns T of Optional[T], tuple of what a tuple holds, or the hint itself."""
+    """Returns T for Optional[T], tuple for a tuple of any items, or the hint itself."""
     if typing.get_origin(hint) is tuple:
         return tuple
     arguments = [argument for argument in typing.get_args(hint) if argument is not type(None)]
     return arguments[0] if arguments else hint
-
-
-def define_one(
-    values: flags.FlagValues, name: str, kind: type, default: Any, text: str, choices: tuple[str, ...] = ()
-) -> None:
-    """Defines one flag of the type `kind` (bool, int, float, str or tuple)."""
-    if choices:
-        flags.DEFINE_enum(name, default, list(choices), text, flag_values=values)
-        # absl puts the choices in front of the text; our help shows them with the name.
-        values[name].help = text
-    elif kind is tuple:
-        items = [str(value) for value in default]
-        flags.DEFINE_list(name, items, f"{text} Separated by commas.", flag_values=values)
-    else:
-        define_by_kind: dict[type, Callable[..., Any]] = {
-            bool: flags.DEFINE_boolean,
-            int: flags.DEFINE_integer,
-            float: flags.DEFINE_float,
-            str: flags.DEFINE_string,
-        }
-        define_by_kind[kind](name, default, text, flag_values=values)

@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from profs_tf.distribution import collectives
+from profs_tf.utils.signals import handling
 
 _KEPT = 2
 _ARRAYS = (np.ndarray, np.generic)
@@ -99,14 +100,8 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
     @contextlib.contextmanager
     def saving_on_signals(self) -> Iterator[None]:
         """Within it Ctrl-C and SIGTERM save and stop after the step; a second Ctrl-C stops at once."""
-        previous = {
-            number: signal.signal(number, self._note_signal) for number in (signal.SIGINT, signal.SIGTERM)
-        }
-        try:
+        with handling((signal.SIGINT, signal.SIGTERM), self._note_signal):
             yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
 
     def save(self) -> None:
         """Saves now, unless this step is saved already."""

@@ -11,7 +11,7 @@ from profs_tf.datasets.image_list import ImageList
 from profs_tf.runs.directory import RunFolder
 from profs_tf.runs.factory import load_data
 
-PARTS = ("train", "test", "validation")
+SPLITS = ("train", "test", "validation")
 # What decides which image is in which part.
 _OF_SPLIT = ("train_classes", "validation_classes", "allow_partial_data")
 
@@ -25,7 +25,7 @@ class RunSplit(NamedTuple):
     """Lines for the user: what was taken from the run, and what contradicts it."""
 
 
-def config_beside(embedder: Union[str, os.PathLike]) -> Optional[Config]:
+def run_config_of(embedder: Union[str, os.PathLike]) -> Optional[Config]:
     """Returns the configuration of the run that an exported embedder belongs to, or None.
 
     Args:
@@ -76,7 +76,7 @@ def split_to_evaluate(run: Optional[Config], given: dict[str, Any]) -> RunSplit:
     return RunSplit(config, tuple(notes))
 
 
-def load_part(config: Config, part: str) -> ImageList:
+def load_split(config: Config, part: str) -> ImageList:
     """Returns one part of a data set: the test classes, those trained on, or those held out of training.
 
     Raises:

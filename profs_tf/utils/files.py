@@ -1,7 +1,9 @@
-"""Writing files so that an interruption leaves the old file or the new one, whole."""
+"""Writing files: outputs that are checked before the work, and replaced in one step after it."""
 
 import os
+import tempfile
 from pathlib import Path
+from typing import Union
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -12,3 +14,47 @@ def write_atomically(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
+
+
+def check_file_output(argument: str, path: Union[str, os.PathLike]) -> None:
+    """Raises unless a file can be written at a path; leaves nothing behind.
+
+    Args:
+        argument: Name of the argument in the error message.
+        path: Of the file; its folder must exist.
+
+    Raises:
+        ValueError: If the path is a folder, or its folder does not exist.
+        PermissionError: If it cannot be written.
+    """
+    # Not Path's own, which fails for an unknown user.
+    file = Path(os.path.expanduser(path)).absolute()
+    if file.is_dir() or not file.parent.is_dir():
+        raise ValueError(f"`{argument}` must be a file in a folder that exists, got {path}.")
+    if file.exists() and not os.access(file, os.W_OK):
+        raise PermissionError(f"`{argument}` must be writable, got {path}: Permission denied.")
+    _check_writable(argument, path, file.parent)
+
+
+def check_folder_output(argument: str, path: Union[str, os.PathLike]) -> None:
+    """Raises unless a folder can be created, or written into, at a path; leaves nothing behind.
+
+    Raises:
+        NotADirectoryError: If the path, or a part of it, is a file.
+        PermissionError: If it cannot be written.
+    """
+    folder = Path(os.path.expanduser(path)).absolute()
+    nearest = next(part for part in (folder, *folder.parents) if os.path.lexists(part))
+    if not nearest.is_dir():
+        found = "" if nearest == folder else f": {nearest} is a file"
+        raise NotADirectoryError(f"`{argument}` must be a folder, got the file {path}{found}.")
+    _check_writable(argument, path, nearest)
+
+
+def _check_writable(argument: str, path: Union[str, os.PathLike], folder: Path) -> None:
+    try:
+        # Permission bits say nothing about a read-only disk, and root passes them all.
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise PermissionError(f"`{argument}` must be writable, got {path}: {error.strerror}.") from error

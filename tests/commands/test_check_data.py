@@ -116,9 +116,9 @@ def test_pictures_in_memory(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--dataset=nothing"], "`dataset` must be one of emoji, cub200"),
-        (["--sheet_classes=0"], "`sheet_classes` must be >= 1, got 0"),
-        (["--seed=-1"], "`seed` must be >= 0, got -1"),
+        (["--dataset=nothing"], "--dataset must be one of emoji, cub200"),
+        (["--sheet_classes=0"], "--sheet_classes must be >= 1, got 0"),
+        (["--seed=-1"], "--seed must be >= 0, got -1"),
         (["--contact=x"], "Unknown command line flag 'contact'"),
     ],
 )

@@ -84,40 +84,40 @@ def test_a_gallery_is_searched(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "`embedder` must name the folder of a SavedModel, or `embeddings` and `labels` files."),
-        (["--embedder=x", "--labels=y"], "`labels` must be left out with `embedder`, got y."),
+        ([], "--embedder must name the folder of a SavedModel, or --embeddings and --labels files."),
+        (["--embedder=x", "--labels=y"], "--labels must be left out with --embedder, got y."),
         (
             ["--embeddings={0}/pickled.npy", "--labels={0}/l.txt"],
-            "`embeddings` must be a .npy file of numbers",
+            "--embeddings must be a .npy file of numbers",
         ),
         (
             ["--embeddings={0}/missing.npy", "--labels={0}/l.txt"],
-            "evaluate: `embeddings` must be a file that can be read, got {0}/missing.npy: No such file or "
+            "evaluate: --embeddings must be a file that can be read, got {0}/missing.npy: No such file or "
             "directory. Check the path.",
         ),
         (
             ["--embeddings={0}/e.npy", "--labels={0}/missing.txt"],
-            "`labels` must be a file that can be read, got {0}/missing.txt",
+            "--labels must be a file that can be read, got {0}/missing.txt",
         ),
         (["--noclustering=1"], "clustering"),
-        (["--embedder={0}", "--batch_size=0"], "`batch_size` must be >= 1, got 0."),
-        (["--embedder={0}", "--batch_size=-3"], "`batch_size` must be >= 1, got -3."),
-        (["--embedder={0}", "--seed=-1"], "`seed` must be >= 0, got -1."),
-        (["--embedder={0}", "--output_json={0}/no/r.json"], "`output_json` must be a file in a folder that"),
+        (["--embedder={0}", "--batch_size=0"], "--batch_size must be >= 1, got 0."),
+        (["--embedder={0}", "--batch_size=-3"], "--batch_size must be >= 1, got -3."),
+        (["--embedder={0}", "--seed=-1"], "--seed must be >= 0, got -1."),
+        (["--embedder={0}", "--output_json={0}/no/r.json"], "--output_json must be a file in a folder that"),
         (
             ["--embedder={0}", "--class_csv={0}"],
-            "`class_csv` must be a file in a folder that exists, got {0}",
+            "--class_csv must be a file in a folder that exists, got {0}",
         ),
-        (["--embedder={0}", "--ks=9999"], "`ks` must be <= "),
-        (["--embedder={0}", "--split=validation"], "`split` validation needs the share"),
+        (["--embedder={0}", "--ks=9999"], "--ks must be <= "),
+        (["--embedder={0}", "--split=validation"], "--split validation needs the share"),
         (
             ["--embedder={0}", "--dataset=csv:{0}/no.csv"],
             "`path` must be a CSV file with one line per image, got {0}/no.csv: No such file or",
         ),
-        (["--embeddings={0}/nan.npy", "--labels={0}/l.txt", "--ks=1"], "`embeddings` must be finite"),
-        (["--embeddings={0}/e.npy", "--labels={0}/l.txt", "--ks=4"], "`ks` must be <= 3"),
-        (["--embeddings={0}/e.npy", "--labels={0}/l.txt", "--ks=0"], "`ks` must be an integer >= 1, got 0."),
-        (["--embeddings={0}/e.npy", "--labels={0}/short.txt", "--ks=1"], "`labels` must"),
+        (["--embeddings={0}/nan.npy", "--labels={0}/l.txt", "--ks=1"], "--embeddings must be finite"),
+        (["--embeddings={0}/e.npy", "--labels={0}/l.txt", "--ks=4"], "--ks must be <= 3"),
+        (["--embeddings={0}/e.npy", "--labels={0}/l.txt", "--ks=0"], "--ks must be an integer >= 1, got 0."),
+        (["--embeddings={0}/e.npy", "--labels={0}/short.txt", "--ks=1"], "--labels must"),
     ],
 )
 def test_bad_use_is_refused(arguments, message, tmp_path, monkeypatch, capsys):
@@ -142,7 +142,7 @@ def run_evaluate(folder, *arguments):
 
 def test_a_missing_embedder_is_refused(tmp_path):
     done = run_command("evaluate", f"--embedder={tmp_path}", expected=2)
-    assert "`embedder` must be the folder of a SavedModel" in done.stderr
+    assert "--embedder must be the folder of a SavedModel" in done.stderr
 
 
 def test_export_gives_the_embedder_that_training_wrote(whole_run, tmp_path):
@@ -162,4 +162,4 @@ def test_export_gives_the_embedder_that_training_wrote(whole_run, tmp_path):
     assert f"| this embedder, epoch {best['epoch']} | {100 * best['recall@1']:.2f} |" in card
     assert "| crop | the central 24 x 24 pixels |" in card
     again = run_command("export", f"--run_dir={folder}", f"--output={output}", expected=2)
-    assert "`output` must not exist" in again.stderr
+    assert "--output must not exist" in again.stderr

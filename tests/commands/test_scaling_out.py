@@ -102,9 +102,9 @@ def test_two_workers_train_the_emoji_as_one_device_and_one_of_them_writes(one_de
     [
         (
             ["--batch_size=6", "--cpu_replicas=4"],
-            "`batch_size` must be a multiple of the 4 replicas, got batches of 6.",
+            "--batch_size must be a multiple of the 4 replicas, got batches of 6.",
         ),
-        (["--cpu_replicas=0"], "`cpu_replicas` must be >= 2, got 0."),
+        (["--cpu_replicas=0"], "--cpu_replicas must be >= 2, got 0."),
     ],
 )
 def test_bad_use_is_refused(arguments, message, train_arguments, tmp_path):

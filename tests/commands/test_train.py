@@ -121,27 +121,30 @@ def test_an_existing_run_is_refused_before_training(whole_run, train_arguments):
     ("arguments", "message"),
     [
         (["--bathc_size=4"], "Unknown command line flag 'bathc_size'. Did you mean: batch_size ?"),
-        (["--batch_size=7"], "`batch_size` must be a multiple of `images_per_class` = 2, got 7."),
+        (["--batch_size=7"], "--batch_size must be a multiple of --images_per_class = 2, got 7."),
         (["--batch_size=many"], "flag --batch_size=many: invalid literal"),
         (["--method=prof"], "flag --method=prof: value should be one of <baseline|profs|profs_hncm>"),
         (["--loss=magrin"], "flag --loss=magrin: value should be one of <"),
         (
             ["--contrastive_margin=1"],
-            "`contrastive_margin` is an option of the loss contrastive, but `loss` is margin.",
+            "--contrastive_margin is an option of the loss contrastive, but --loss is margin.",
         ),
-        (["--margin_margin=-1"], "`margin` must be >= 0"),
-        (["--images_per_class=1"], "`images_per_class` must be >= 2 for the loss margin, got 1: a batch"),
-        (["--backbone=vgg"], "`backbone` must be one of bn_inception,"),
-        (["--ks=1,99"], "`ks` must be below the 30 images of the test split, got 99."),
-        (["--ks=1,x"], "`ks` must be whole numbers"),
-        (["--image_resize=24", "--image_crop=48"], "`crop` must be <= `resize` = 24, got 48."),
-        (["--steps_per_execution=7"], "`steps_per_execution` must divide `steps_per_projection` = 6, got 7"),
-        (["--image_shift=1000"], "`shift` must be less than the picture's side of 24 pixels, got 1000."),
+        (["--margin_margin=-1"], "--margin_margin must be >= 0"),
+        (["--backbone=vgg"], "--backbone must be one of bn_inception,"),
+        (["--ks=1,99"], "--ks must be below the 30 images of the test split, got 99."),
+        (["--ks=1,x"], "--ks must be whole numbers"),
+        (["--image_resize=24", "--image_crop=48"], "--image_crop must be <= --image_resize = 24, got 48."),
+        (["--steps_per_execution=7"], "--steps_per_execution must divide --steps_per_projection = 6, got 7"),
+        (
+            ["--image_shift=1000"],
+            "--image_shift must be less than the picture's side of 24 pixels, got 1000.",
+        ),
+        (["--images_per_class=1"], "--images_per_class must be >= 2 for the loss margin, got 1: a batch"),
         (["--nonormalize=3"], "normalize"),
         (["stray"], "Unexpected argument 'stray'"),
-        (["--output_dir="], "`output_dir` must name a folder"),
-        (["--dataset=emojis"], "`dataset` must be one of emoji, cub200"),
-        (["--resume"], "`output_dir` must hold a run to go on with"),
+        (["--output_dir="], "--output_dir must name a folder"),
+        (["--dataset=emojis"], "--dataset must be one of emoji, cub200"),
+        (["--resume"], "--output_dir must hold a run to go on with"),
     ],
 )
 def test_bad_use_is_refused_at_once_and_leaves_nothing(
@@ -224,7 +227,7 @@ def test_what_may_change_changes_together():
 
 def test_resuming_with_another_value_is_refused(whole_run):
     done = run_command("train", f"--output_dir={whole_run[0]}", "--resume", "--seed=1", expected=2)
-    assert "`seed` must stay 0 when a run is resumed, got 1." in done.stderr
+    assert "--seed must stay 0 when a run is resumed, got 1." in done.stderr
 
 
 def test_missing_data_says_where_to_get_it(tmp_path):

@@ -4,7 +4,7 @@ from PIL import Image
 
 from profs_tf.config import Config
 from profs_tf.runs.directory import RunFolder
-from profs_tf.runs.split import config_beside, load_part, split_to_evaluate
+from profs_tf.runs.split import load_split, run_config_of, split_to_evaluate
 
 
 @pytest.fixture
@@ -19,17 +19,17 @@ def table(tmp_path):
 
 
 def classes(config, part):
-    return [int(name[-1]) for name in load_part(config, part).class_names]
+    return [int(name[-1]) for name in load_split(config, part).class_names]
 
 
 def test_an_embedder_in_its_runs_folder_is_evaluated_by_the_runs_split(table, tmp_path):
     folder = RunFolder(tmp_path / "run")
     folder.create(Config(dataset=table, train_classes="0.7"))
-    config, notes = split_to_evaluate(config_beside(folder.embedder), {"dataset": table})
+    config, notes = split_to_evaluate(run_config_of(folder.embedder), {"dataset": table})
     assert classes(config, "test") == [7, 8, 9]
     assert classes(config, "train") == [0, 1, 2, 3, 4, 5, 6]
     assert notes == (f"By the run's configuration: {table} --train_classes=0.7.",)
-    assert split_to_evaluate(config_beside(folder.embedder), {}).config == config
+    assert split_to_evaluate(run_config_of(folder.embedder), {}).config == config
 
 
 def test_a_contradicting_flag_is_followed_and_named(table):
@@ -61,21 +61,21 @@ def test_held_out_classes_are_a_part_of_their_own(table):
     assert len(parts["validation"]) == 2
     assert sorted(parts["train"] + parts["validation"]) == [0, 1, 2, 3, 4]
     with pytest.raises(ValueError, match="`split` validation needs .* --validation_classes=SHARE"):
-        load_part(Config(dataset=table), "validation")
+        load_split(Config(dataset=table), "validation")
 
 
 def test_without_a_run_the_flags_say_all(tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    assert config_beside(tmp_path / "my_embedder") is None
+    assert run_config_of(tmp_path / "my_embedder") is None
     assert split_to_evaluate(None, {"train_classes": "0.7"}) == (Config(train_classes="0.7"), ())
 
 
 def test_a_configuration_inside_the_embedder_counts(tmp_path):
     (tmp_path / "config.json").write_text(Config(train_classes="0.7").to_json())
-    assert config_beside(tmp_path) == Config(train_classes="0.7")
+    assert run_config_of(tmp_path) == Config(train_classes="0.7")
 
 
 def test_a_configuration_of_something_else_is_refused(tmp_path):
     (tmp_path / "config.json").write_text('{"architectures": []}')
     with pytest.raises(ValueError, match="`embedder` lies with .*unknown names: architectures"):
-        config_beside(tmp_path / "embedder")
+        run_config_of(tmp_path / "embedder")

@@ -1,0 +1,83 @@
+"""Defines single flags by their Python type, and checks the values before any work begins."""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from absl import flags
+
+from profs_tf.utils.files import check_file_output, check_folder_output
+
+
+def define_flag(
+    values: flags.FlagValues, name: str, kind: type, default: Any, text: str, choices: tuple[str, ...] = ()
+) -> None:
+    """Defines one flag.
+
+    Args:
+        values: The flags that it is added to.
+        name: Of the flag.
+        kind: bool, int, float or str; tuple for values separated by commas; list for a flag that is repeated,
+            each value verbatim.
+        default: Its value when it is not set.
+        text: Help.
+        choices: The valid values, if they are few.
+    """
+    if choices:
+        flags.DEFINE_enum(name, default, list(choices), text, flag_values=values)
+        # absl puts the choices in front of the text; our help shows them with the name.
+        values[name].help = text
+    elif kind is tuple:
+        items = [str(value) for value in default]
+        flags.DEFINE_list(name, items, f"{text} Separated by commas.", flag_values=values)
+    elif kind is list:
+        flags.DEFINE_multi_string(name, list(default), f"{text} May be repeated.", flag_values=values)
+    else:
+        define_by_kind: dict[type, Callable[..., Any]] = {
+            bool: flags.DEFINE_boolean,
+            int: flags.DEFINE_integer,
+            float: flags.DEFINE_float,
+            str: flags.DEFINE_string,
+        }
+        define_by_kind[kind](name, default, text, flag_values=values)
+
+
+def split_at_commas(texts: Iterable[str], is_one: Callable[[str], bool] = os.path.exists) -> list[str]:
+    """Returns the values of a repeated flag, splitting at commas those that are not one value themselves.
+
+    `--query="a,b.jpg"` is the file of that name if there is one, and otherwise the files `a` and `b.jpg`.
+
+    Args:
+        texts: The values as given.
+        is_one: Whether a text with commas in it is one value.
+    """
+    return [part for text in texts for part in ([text] if is_one(text) else text.split(",")) if part]
+
+
+def check_values(
+    values: flags.FlagValues,
+    least: Mapping[str, int],
+    files: Iterable[str] = (),
+    folders: Iterable[str] = (),
+) -> None:
+    """Rejects, before any work, values that would be rejected after it.
+
+    Args:
+        values: The parsed flags.
+        least: Flag to the smallest number that it may have.
+        files: Flags that name a file to write.
+        folders: Flags that name a folder to create or to write into.
+
+    Raises:
+        ValueError: If a number is too small.
+        NotADirectoryError, PermissionError: If an output cannot be written.
+    """
+    for name, minimum in least.items():
+        number: Any = values[name].value
+        if number < minimum:
+            raise ValueError(f"`{name}` must be >= {minimum}, got {number}.")
+    for names, check in ((files, check_file_output), (folders, check_folder_output)):
+        for name in names:
+            path = values[name].value
+            if path:
+                check(name, path)
