@@ -315,15 +315,19 @@ def multiplier_of(optimizer, variable):
 
 @pytest.mark.parametrize("multiplier", [0.0, 3.0])
 def test_a_multiplier_given_before_compile_stays(multiplier):
-    """As after a base rate of 0, where the loss's own rate tells no multiplier."""
     model, loss = profs.ProfsModel(linear_embedder()), profs.losses.MarginLoss()
     optimizer = profs.head_adam(model.embedder, warm_up())
-    with pytest.raises(ValueError, match=r"Use `set_multiplier\(variables, multiplier\)`.* before `compile`"):
-        model.compile(optimizer, loss)
     optimizer.set_multiplier(loss.trainable_variables, multiplier)
     for _ in range(2):
         model.compile(optimizer, loss)
         assert multiplier_of(optimizer, loss.boundary) == multiplier
+
+
+def test_a_schedule_gives_the_loss_its_rate_at_the_peak():
+    model, loss = profs.ProfsModel(linear_embedder()), profs.losses.MarginLoss()
+    optimizer = profs.head_adam(model.embedder, warm_up())
+    model.compile(optimizer, loss)
+    assert multiplier_of(optimizer, loss.boundary) == pytest.approx(loss.learning_rate / 1e-3)
 
 
 def test_a_multiplier_given_by_name_stays():

@@ -12,85 +12,21 @@ from hypothesis import strategies as st
 
 from profs_tf.models.embedder import head_variables
 from profs_tf.optimizers.head_adam import HeadAdam, head_adam
-
-BETA_1, BETA_2, EPSILON = 0.9, 0.99, 1e-7
-# Powers of two: products of rates and multipliers are then exact, so that equal means equal in every bit.
-RATE = 2.0**-7
-
-
-def embedder(head="head"):
-    images = tf.keras.Input((5,))
-    # All ones: no gradient of a sum of outputs is near zero, where a step could turn its sign.
-    x = tf.keras.layers.Dense(4, kernel_initializer="ones", name="body")(images)
-    return tf.keras.Model(images, tf.keras.layers.Dense(3, kernel_initializer="ones", name=head)(x))
-
-
-def small_output_sum(labels, outputs):
-    """Small enough for Keras's first loss scale, 32,768, to overflow nothing in half precision."""
-    return tf.reduce_sum(outputs, -1) / 100
-
-
-def variables(seed=0):
-    rng = np.random.default_rng(seed)
-    return [
-        tf.Variable(rng.normal(size=(3, 2)).astype("f"), name="a"),
-        tf.Variable(rng.normal(size=(4,)).astype("f"), name="b"),
-        tf.Variable(np.float32(1.2), name="c"),
-    ]
-
-
-def gradients(steps, seed=1):
-    rng = np.random.default_rng(seed)
-    return [[rng.normal(size=shape).astype("f") for shape in ((3, 2), (4,), ())] for _ in range(steps)]
-
-
-def values(trained):
-    return [variable.numpy() for variable in trained]
-
-
-def step(optimizer, grads, trained):
-    optimizer.apply_gradients(zip([tf.constant(grad) for grad in grads], trained))
-
-
-def train(optimizer, steps=10, trained=None):
-    trained = variables() if trained is None else trained
-    for grads in gradients(steps):
-        step(optimizer, grads, trained)
-    return values(trained)
-
-
-def with_multipliers(multipliers, **options):
-    """A HeadAdam, variables, and the multiplier set for each that is given one."""
-    optimizer = HeadAdam(RATE, beta_2=BETA_2, **options)
-    trained = variables()
-    for variable, multiplier in zip(trained, multipliers):
-        if multiplier is not None:
-            optimizer.set_multiplier([variable], multiplier)
-    return optimizer, trained
-
-
-def numpy_adam(start, grads, rates):
-    """Adam of Kingma and Ba, in the form before their section 2.1, in float64, with a rate for each step."""
-    value, m, v = np.float64(start), 0.0, 0.0
-    for t, (grad, rate) in enumerate(zip(grads, rates), start=1):
-        m = BETA_1 * m + (1 - BETA_1) * np.float64(grad)
-        v = BETA_2 * v + (1 - BETA_2) * np.float64(grad) ** 2
-        alpha = rate * np.sqrt(1 - BETA_2**t) / (1 - BETA_1**t)
-        value = value - alpha * m / (np.sqrt(v) + EPSILON)
-    return value
-
-
-def assert_numpy(trained, rates, steps=10):
-    """``rates[i][t]``: the learning rate of variable i at step t."""
-    grads = gradients(steps)
-    for i, (got, start) in enumerate(zip(trained, values(variables()))):
-        want = numpy_adam(start, [grads[t][i] for t in range(steps)], rates[i])
-        np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
-
-
-def assert_equal(got, want):
-    for left, right in zip(got, want):
-        np.testing.assert_array_equal(left, right)
+from tests.optimizers.optimizer_cases import (
+    BETA_2,
+    RATE,
+    assert_equal,
+    assert_numpy,
+    embedder,
+    gradients,
+    numpy_adam,
+    small_output_sum,
+    step,
+    train,
+    values,
+    variables,
+    with_multipliers,
+)
 
 
 def test_ten_steps_equal_adam_with_a_rate_for_each_variable():
@@ -154,14 +90,6 @@ def test_weight_decay_takes_the_base_rate_for_every_variable():
     np.testing.assert_allclose(trained[1], start * (1 - 0.5 * RATE), rtol=1e-6)
 
 
-def test_multiplier_zero_freezes():
-    optimizer, trained = with_multipliers((0.0, None, None))
-    start = values(trained)
-    got = train(optimizer, trained=trained)
-    np.testing.assert_array_equal(got[0], start[0])
-    assert np.all(got[1] != start[1])
-
-
 def test_sparse_gradients():
     """Rows 0 and 2 of a table, row 0 twice, as an embedding look-up yields them."""
     start = np.arange(8, dtype="f").reshape(4, 2)
@@ -207,32 +135,6 @@ def test_update_compiled_variable_by_variable():
     assert_numpy(got, [[RATE] * 10, [RATE * 8] * 10, [RATE / 4] * 10])
 
 
-def test_multiplier_changes_between_steps_of_a_compiled_loop():
-    optimizer, trained = with_multipliers((None, 1.0, None))
-    optimizer.build(trained)
-    compiled = tf.function(lambda *grads: optimizer.apply_gradients(zip(grads, trained)))
-    for t, grads in enumerate(gradients(10)):
-        if t == 5:
-            optimizer.set_multiplier(trained[1:2], 4.0)
-        compiled(*[tf.constant(grad) for grad in grads])
-    assert_numpy(values(trained), [[RATE] * 10, [RATE] * 5 + [4 * RATE] * 5, [RATE] * 10])
-
-
-def test_first_multiplier_after_the_first_update_is_refused():
-    optimizer, trained = with_multipliers((None, 2.0, None))
-    train(optimizer, steps=1, trained=trained)
-    with pytest.raises(ValueError, match=r"`variables` must get their first multiplier before.*got a:0"):
-        optimizer.set_multiplier(trained[:1], 2.0)
-
-
-@pytest.mark.parametrize("multiplier", [-1.0, float("nan"), float("inf")])
-def test_bad_multiplier_is_refused(multiplier):
-    with pytest.raises(ValueError, match=rf"`multiplier` must be a finite number >= 0, got {multiplier}\."):
-        HeadAdam().set_multiplier(variables(), multiplier)
-    with pytest.raises(ValueError, match=r"`multiplier` must be"):
-        HeadAdam(multipliers={"a:0": multiplier})
-
-
 class TestLearningRate:
     def test_reads_the_base_rate(self):
         optimizer, trained = with_multipliers((None, 8.0, None))
@@ -272,15 +174,6 @@ class TestLearningRate:
         base = [2 * RATE] * 4 + [RATE] * 6
         assert_numpy(values(trained), [[3 * rate for rate in base], base, base])
 
-    @pytest.mark.parametrize(
-        "zero", [0.0, tf.keras.optimizers.schedules.PolynomialDecay(0.0, 10, 1e-3)], ids=["float", "warm-up"]
-    )
-    def test_absolute_rate_at_base_zero_is_refused(self, zero):
-        with pytest.raises(
-            ValueError, match=r"`rate` must be set while the base learning rate is > 0, got 0\.01"
-        ):
-            HeadAdam(zero).set_learning_rate(variables(), 0.01)
-
     @pytest.mark.parametrize("name", ["scheduler", "plateau"])
     def test_callbacks_of_fit(self, name):
         """The callback divides the rate by ten after the second epoch, on the plateau again after it."""
@@ -314,140 +207,6 @@ class MovesByEpoch(tf.keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         for variable, start in zip(self.model.trainable_variables, self._start):
             self.of[variable.name].append(abs(variable.numpy() - start).flat[0])
-
-
-class TestCheckpoint:
-    def interrupted(self, tmp_path, build_before_restore, resumed_class=HeadAdam):
-        optimizer, trained = with_multipliers((None, 8.0, 0.25))
-        for grads in gradients(10)[:5]:
-            step(optimizer, grads, trained)
-        path = tf.train.Checkpoint(optimizer=optimizer, variables=trained).write(str(tmp_path / "checkpoint"))
-        resumed, restored = with_multipliers((None, 8.0, 0.25))
-        if build_before_restore:
-            resumed.build(restored)
-        status = tf.train.Checkpoint(optimizer=resumed, variables=restored).read(path)
-        for grads in gradients(10)[5:]:
-            step(resumed, grads, restored)
-        status.assert_consumed()
-        return resumed, values(restored)
-
-    @pytest.mark.parametrize("build_before_restore", [True, False], ids=["built", "deferred"])
-    def test_resumed_run_equals_an_uninterrupted_one_in_every_bit(self, tmp_path, build_before_restore):
-        whole, trained = with_multipliers((None, 8.0, 0.25))
-        want = train(whole, trained=trained)
-        resumed, got = self.interrupted(tmp_path, build_before_restore)
-        assert_equal(got, want)
-        assert_equal(values(resumed.variables), values(whole.variables))
-        assert resumed.iterations.numpy() == 10
-
-    @pytest.mark.parametrize(
-        "written_by", [HeadAdam, tf.keras.optimizers.Adam], ids=["by HeadAdam", "by Adam"]
-    )
-    def test_keras_adam_and_head_adam_read_each_other(self, tmp_path, written_by):
-        read_by = tf.keras.optimizers.Adam if written_by is HeadAdam else HeadAdam
-        written, trained = written_by(RATE), variables()
-        if written_by is HeadAdam:
-            written.set_multiplier(trained, 8.0)
-        train(written, trained=trained)
-        path = tf.train.Checkpoint(optimizer=written).write(str(tmp_path / "checkpoint"))
-        read = read_by(0.5)
-        read.build(trained)
-        tf.train.Checkpoint(optimizer=read).read(path).assert_consumed()
-        assert_equal(values(read.variables), values(written.variables))
-
-    def test_restoring_keeps_the_multiplier_that_the_program_set(self, tmp_path):
-        before, trained = with_multipliers((None, 8.0, None))
-        train(before, trained=trained)
-        path = tf.train.Checkpoint(optimizer=before).write(str(tmp_path / "checkpoint"))
-        after, other = with_multipliers((None, 2.0, None))
-        after.build(other)
-        tf.train.Checkpoint(optimizer=after).read(path)
-        assert after.get_config()["multipliers"] == {"b:0": 2.0}
-
-
-class TestLossScaling:
-    def test_wrapped_optimizer_updates_alike(self):
-        optimizer, trained = with_multipliers((None, 8.0, 0.25))
-        wrapped = tf.keras.mixed_precision.LossScaleOptimizer(optimizer, dynamic=False, initial_scale=4.0)
-        for grads in gradients(10):
-            scaled = [tf.constant(np.float32(4) * grad) for grad in grads]
-            step(wrapped, wrapped.get_unscaled_gradients(scaled), trained)
-        assert_numpy(values(trained), [[RATE] * 10, [8 * RATE] * 10, [RATE / 4] * 10])
-
-    def test_step_with_overflow_is_skipped(self):
-        optimizer, trained = with_multipliers((None, 8.0, 0.25))
-        wrapped = tf.keras.mixed_precision.LossScaleOptimizer(optimizer)
-        start = values(trained)
-        infinite = [tf.fill(variable.shape, float("inf")) for variable in trained]
-        step(wrapped, wrapped.get_unscaled_gradients(infinite), trained)
-        assert_equal(values(trained), start)
-
-    def test_under_the_mixed_precision_policy(self):
-        tf.keras.mixed_precision.set_global_policy("mixed_float16")
-        try:
-            model = embedder()
-            model.compile(head_adam(model, 1e-3, head_multiplier=8.0), loss=small_output_sum)
-        finally:
-            tf.keras.mixed_precision.set_global_policy("float32")
-        start = values(model.trainable_variables)
-        model.fit(tf.ones((1, 5)), tf.zeros((1, 1)), verbose=0)
-        moved = [abs(new - old).max() for new, old in zip(values(model.trainable_variables), start)]
-        np.testing.assert_allclose(moved, [1e-3, 1e-3, 8e-3, 8e-3], rtol=0.02)
-
-
-class TestConfig:
-    def test_round_trip_trains_alike(self):
-        optimizer, trained = with_multipliers((None, 8.0, 0.25), clipnorm=0.5)
-        config = optimizer.get_config()
-        assert config["multipliers"] == {"b:0": 8.0, "c:0": 0.25}
-        want = train(optimizer, trained=trained)
-        assert_equal(train(HeadAdam.from_config(config)), want)
-        assert_equal(train(HeadAdam.from_config(HeadAdam.from_config(config).get_config())), want)
-
-    def test_round_trip_by_registered_name(self):
-        optimizer, _ = with_multipliers((None, 8.0, None))
-        loaded = tf.keras.optimizers.deserialize(tf.keras.optimizers.serialize(optimizer))
-        assert type(loaded) is HeadAdam
-        assert loaded.get_config() == optimizer.get_config()
-
-    def test_round_trip_of_a_schedule(self):
-        schedule = tf.keras.optimizers.schedules.ExponentialDecay(RATE, 3, 0.5)
-        want = train(HeadAdam(schedule, multipliers={"b:0": 8.0}))
-        config = HeadAdam(schedule, multipliers={"b:0": 8.0}).get_config()
-        assert_equal(train(HeadAdam.from_config(config)), want)
-
-    def test_a_compiled_keras_model_trains_on_after_saving_and_loading(self, tmp_path):
-        model = embedder()
-        model.compile(head_adam(model, 1e-3, head_multiplier=8.0), loss="mse")
-        inputs, targets = tf.ones((4, 5)), tf.zeros((4, 3))
-        model.fit(inputs, targets, epochs=2, verbose=0)
-        model.save(str(tmp_path / "model.keras"))
-        loaded = tf.keras.models.load_model(str(tmp_path / "model.keras"))
-        for each in (model, loaded):
-            each.fit(inputs, targets, epochs=2, verbose=0)
-        assert type(loaded.optimizer) is HeadAdam
-        assert_equal(values(loaded.variables), values(model.variables))
-        assert_equal(values(loaded.optimizer.variables), values(model.optimizer.variables))
-
-    def test_names_without_a_variable_are_refused(self):
-        with pytest.raises(
-            ValueError, match=r"`multipliers` must name single variables, got 'x:0'.*a:0, b:0, c:0"
-        ):
-            train(HeadAdam(multipliers={"x:0": 2.0}))
-
-    def test_names_of_several_variables_are_refused(self):
-        optimizer = HeadAdam(multipliers={"w:0": 2.0})
-        with pytest.raises(ValueError, match=r"got 'w:0', which names 2 of"):
-            optimizer.build([tf.Variable(0.0, name="w"), tf.Variable(0.0, name="w")])
-
-    def test_one_name_with_two_multipliers_cannot_be_configured(self):
-        optimizer = HeadAdam()
-        optimizer.set_multiplier([tf.Variable(0.0, name="w")], 2.0)
-        optimizer.set_multiplier([tf.Variable(0.0, name="w")], 3.0)
-        with pytest.raises(
-            ValueError, match=r"told apart by the variables' names, got 'w:0' with 2.0 and with 3.0"
-        ):
-            optimizer.get_config()
 
 
 class TestHeadAdam:
