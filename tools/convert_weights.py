@@ -18,7 +18,7 @@ import os
 import sys
 
 from profs_tf import backbones
-from profs_tf.backbones.weights.converted import is_converted, read_manifest, save_converted
+from profs_tf.backbones.weights.archive import is_archive, read_manifest, save_archive
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -47,10 +47,10 @@ def convert(backbone: str, source: str, output: str) -> dict:
         raise ValueError(f"`backbone` must be one of {', '.join(backbones.names())}, got {backbone!r}.")
     if not output.endswith(".h5") or os.path.exists(output):
         raise ValueError(f"`output` must be a new file that ends in .h5, got {output!r}.")
-    if is_converted(source):
+    if is_archive(source):
         raise ValueError(f"`source` must be a published file, got {source!r}, which is converted already.")
     network = backbones.get(backbone)(pretrained=source)
-    return save_converted(network, output, source_files(source))
+    return save_archive(network, output, source_files(source))
 
 
 def source_files(source: str) -> list:

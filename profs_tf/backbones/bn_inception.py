@@ -4,20 +4,20 @@ Shapes: B images, H x W their height and width in pixels.
 
     images [B, H, W, 3], values 0..255  ->  feature map [B, h, w, 1024], h = w = 7 for 224 pixels
 
-Ioffe and Szegedy, Batch Normalization, ICML 2015, appendix; as the published weights have it that proxy-NCA,
-SoftTriple, multi-similarity and proxy-anchor start from (``bn_inception`` in PyTorch).
+Ioffe and Szegedy, Batch Normalization, ICML 2015, appendix; in the form of the published weights
+(``bn_inception`` in PyTorch) that proxy-NCA, SoftTriple, multi-similarity and proxy-anchor start from.
 
-Not to be mistaken for `inception_v2`, TF-Slim's network of the same paper: that one has a separable first
-convolution, fewer filters in two blocks, TensorFlow's padding and an epsilon of 1e-3. Neither takes the
-other's weights, and figures of one are no figures of the other.
+`inception_v2` is TF-Slim's network of the same paper, and differs: a separable first convolution, fewer
+filters in two blocks, TensorFlow's padding and an epsilon of 1e-3. Neither takes the other's weights, and
+results of one cannot be compared with results of the other.
 
-Every convolution has a bias, which batch normalisation cancels in training, since the weights have one.
-Layers carry the names of the PyTorch modules: "inception_3a_1x1" and its "inception_3a_1x1_bn".
+Every convolution has a bias, as in the published weights, although batch normalization cancels it in
+training. Layers carry the names of the PyTorch modules: "inception_3a_1x1" and its "inception_3a_1x1_bn".
 
-Differs: the first convolution takes RGB; its kernel is turned around once, when weights are read. The pools
-    of the two reducing blocks (3c, 4e) are Caffe's for maps of even size, and give maps of odd size the size
-    that the block's convolutions give, where Caffe's network cannot be applied. Blocks 4c and 4d have 128
-    filters after the pool, as the weights have, and not the publication's 96.
+Differs: the first convolution takes RGB; its kernel is reversed once, when weights are read. The pools of
+    the two reducing blocks (3c, 4e) are Caffe's for maps of even size; for maps of odd size, which Caffe's
+    network cannot take, they give the size of the block's convolutions. Blocks 4c and 4d have 128
+    filters after the pool, as the weights do, not the publication's 96.
 """
 
 from __future__ import annotations
@@ -27,14 +27,19 @@ from typing import Optional
 
 import tensorflow as tf
 
-from profs_tf.backbones.common import MOMENTUM_FROM_SCRATCH, centred_images, check_rgb, finished
+from profs_tf.backbones.base import (
+    MOMENTUM_FROM_SCRATCH,
+    InputShape,
+    PublishedWeights,
+    backbone,
+    centered_input,
+    finalize,
+)
 from profs_tf.backbones.layers import caffe as caffe_layers
 from profs_tf.backbones.weights.pytorch.state_dict import load_state_dict
 
-# Mean red, green and blue that the published weights expect subtracted.
+# Mean red, green and blue that the published weights expect to be subtracted.
 MEAN_RGB = (128.0, 117.0, 104.0)
-# A smaller image leaves the second pool one row, which it cannot take.
-SMALLEST_SIDE = 7
 _FIRST = "conv1_7x7_s2"
 _EPSILON = 1e-5
 
@@ -54,34 +59,41 @@ _BLOCKS = {
 _MAX_POOLED = "inception_5b"
 
 
+# A smaller image leaves the second pool one row, which it cannot take.
+@backbone(
+    min_size=7,
+    published=PublishedWeights(
+        origin="Caffe's BN-Inception as a PyTorch state dict, trained on ImageNet",
+        license="the file states no license",
+        file_format="a PyTorch state dict",
+        url="http://data.lip6.fr/cadene/pretrainedmodels/bn_inception-52deb4733.pth",
+    ),
+)
 def bn_inception(
-    input_shape: tuple[Optional[int], Optional[int], int] = (None, None, 3),
-    *,
-    pretrained: Optional[str] = None,
-    batch_norm_momentum: Optional[float] = None,
-    seed: Optional[int] = None,
+    input_shape: InputShape,
+    pretrained: Optional[str],
+    batch_norm_momentum: Optional[float],
+    seed: Optional[int],
 ) -> tf.keras.Model:
     """Builds BN-Inception up to its last block: 10,270,240 trainable weights, 20,032 moving statistics.
 
     Args:
-        input_shape: (height, width, 3); height and width may be None, otherwise at least 7 pixels.
+        input_shape: (height, width, 3).
         pretrained: Path of the published PyTorch state dict, in either of PyTorch's formats
-            (`profs_tf.backbones.weights.pytorch.file`), or of what ``tools/convert_weights.py`` made of it.
+            (`profs_tf.backbones.weights.pytorch.state_dict`), or of the archive that
+            ``tools/convert_weights.py`` makes of it.
         batch_norm_momentum: Share of the old value that the moving statistics keep at each training step.
             Default 0.9.
-        seed: Makes the initial weights a pure function of this whole number; None draws them from Keras's
-            global generator.
+        seed: Seed of the initial weights.
 
     Returns:
-        A model from images, float32 with values 0..255 and centred inside, to the output of "inception_5b".
+        A model from images, float32 with values 0..255 and centered inside, to the output of "inception_5b".
 
     Raises:
-        ValueError: If the images are too small or not RGB, or ``pretrained`` does not hold exactly the
-            weights of this network.
+        ValueError: If ``pretrained`` does not hold exactly the weights of this network.
     """
-    check_rgb(input_shape, SMALLEST_SIDE)
     build = _Blocks(MOMENTUM_FROM_SCRATCH if batch_norm_momentum is None else batch_norm_momentum)
-    images, x = centred_images(input_shape, MEAN_RGB)
+    images, x = centered_input(input_shape, MEAN_RGB)
     x = build.convolution(x, 64, 7, _FIRST, strides=2)
     x = caffe_layers.ceil_max_pool(x, "pool1_3x3_s2")
     x = build.convolution(x, 64, 1, "conv2_3x3_reduce")
@@ -89,12 +101,12 @@ def bn_inception(
     x = caffe_layers.ceil_max_pool(x, "pool2_3x3_s2")
     for block, filters in _BLOCKS.items():
         x = build.inception(x, block, *filters)
-    load = functools.partial(load_state_dict, blue_first=_FIRST)
-    return finished(images, x, "bn_inception", seed, pretrained, load)
+    load = functools.partial(load_state_dict, bgr_input=_FIRST)
+    return finalize(images, x, "bn_inception", seed, pretrained, load)
 
 
 class _Blocks:
-    """Applies the building blocks, which share the momentum of their batch normalisation."""
+    """Applies building blocks that share the momentum of their batch normalization."""
 
     def __init__(self, batch_norm_momentum: float) -> None:
         self._momentum = batch_norm_momentum
@@ -102,7 +114,7 @@ class _Blocks:
     def convolution(self, x: tf.Tensor, filters: int, size: int, name: str, strides: int = 1) -> tf.Tensor:
         x = tf.keras.layers.Conv2D(
             filters, size, strides=strides, padding="valid", kernel_initializer="he_normal", name=name
-        )(caffe_layers.padded(x, size, name))
+        )(caffe_layers.pad_for_convolution(x, size, name))
         x = tf.keras.layers.BatchNormalization(momentum=self._momentum, epsilon=_EPSILON, name=f"{name}_bn")(
             x
         )

@@ -4,12 +4,12 @@ Shapes: B images, H x W their height and width in pixels, 64 feature channels.
 
     images [B, H, W, 3], values 0..255  ->  feature map [B, H // 16, W // 16, 64]
 
-Four times: 3 x 3 convolution with 64 filters, batch normalisation, ReLU, 2 x 2 max pooling
+Four times: 3 x 3 convolution with 64 filters, batch normalization, ReLU, 2 x 2 max pooling
 (Vinyals et al., Matching Networks for One Shot Learning, NeurIPS 2016, section 4.1; Snell et al.,
 Prototypical Networks for Few-shot Learning, NeurIPS 2017, section 3). Small enough to train from scratch on a
 CPU.
 
-Differs: the convolutions have no bias, which batch normalisation would cancel.
+Differs: the convolutions have no bias, which batch normalization would cancel.
 """
 
 from __future__ import annotations
@@ -18,43 +18,34 @@ from typing import Optional
 
 import tensorflow as tf
 
-from profs_tf.backbones.common import MOMENTUM_FROM_SCRATCH, finished, scaled_images
+from profs_tf.backbones.base import MOMENTUM_FROM_SCRATCH, InputShape, backbone, finalize, rescaled_input
 
 FILTERS = 64
 BLOCKS = 4
-SMALLEST_SIDE = 2**BLOCKS
 
 
+# Each block halves the map.
+@backbone(min_size=2**BLOCKS)
 def conv4(
-    input_shape: tuple[Optional[int], Optional[int], int] = (None, None, 3),
-    *,
-    pretrained: Optional[str] = None,
-    batch_norm_momentum: Optional[float] = None,
-    seed: Optional[int] = None,
+    input_shape: InputShape,
+    pretrained: Optional[str],
+    batch_norm_momentum: Optional[float],
+    seed: Optional[int],
 ) -> tf.keras.Model:
     """Builds the four-block network, 112,832 trainable weights for RGB images.
 
     Args:
-        input_shape: (height, width, channels); height and width may be None, otherwise at least 16 pixels,
-            because each block halves them.
-        pretrained: Must be None: no weights of this network are published.
+        input_shape: (height, width, 3).
+        pretrained: None: no weights of this network are published.
         batch_norm_momentum: Share of the old value that the moving statistics keep at each training step.
             Default 0.9.
-        seed: Makes the initial weights a pure function of this whole number; None draws them from Keras's
-            global generator.
+        seed: Seed of the initial weights.
 
     Returns:
         A model from images, float32 with values 0..255, to the feature map before global pooling.
-
-    Raises:
-        ValueError: If the images are too small, or ``pretrained`` is given.
     """
-    if any(side is not None and side < SMALLEST_SIDE for side in input_shape[:2]):
-        raise ValueError(
-            f"`input_shape` must be at least {SMALLEST_SIDE} x {SMALLEST_SIDE} pixels, got {input_shape}."
-        )
     momentum = MOMENTUM_FROM_SCRATCH if batch_norm_momentum is None else batch_norm_momentum
-    images, x = scaled_images(input_shape)
+    images, x = rescaled_input(input_shape)
     for block in range(1, BLOCKS + 1):
         x = tf.keras.layers.Conv2D(
             FILTERS, 3, padding="same", use_bias=False, kernel_initializer="he_normal", name=f"conv_{block}"
@@ -62,4 +53,4 @@ def conv4(
         x = tf.keras.layers.BatchNormalization(momentum=momentum, name=f"batch_norm_{block}")(x)
         x = tf.keras.layers.ReLU(name=f"relu_{block}")(x)
         x = tf.keras.layers.MaxPooling2D(2, name=f"pool_{block}")(x)
-    return finished(images, x, "conv4", seed, pretrained)
+    return finalize(images, x, "conv4", seed)

@@ -1,19 +1,19 @@
-"""GoogLeNet as published, without batch normalisation, in Caffe's form (``bvlc_googlenet``).
+"""GoogLeNet as published, without batch normalization, in Caffe's form (``bvlc_googlenet``).
 
 Shapes: B images, H x W their height and width in pixels.
 
     images [B, H, W, 3], values 0..255  ->  feature map [B, h, w, 1024], h = w = 7 for 224 pixels
 
-Szegedy et al., Going Deeper with Convolutions, CVPR 2015, table 1. The network that lifted structure, N-pair
-and angular losses were published with. With batch normalisation: `inception_v1`, `bn_inception`.
+Szegedy et al., Going Deeper with Convolutions, CVPR 2015, table 1. The lifted structure, N-pair and
+angular losses were published with this network. With batch normalization: `inception_v1`, `bn_inception`.
 
-Local response normalisation is Caffe's: each value is divided by
-``(1 + alpha / 5 * sum of the squares of 5 neighbouring channels) ** 0.75`` with alpha = 1e-4. TensorFlow's
+Local response normalization is Caffe's: each value is divided by
+``(1 + alpha / 5 * sum of the squares of 5 neighboring channels) ** 0.75`` with alpha = 1e-4. TensorFlow's
 operation does not divide alpha by the number of channels.
 
 Layers carry Caffe's names with "." for "/": "inception_3a.5x5_reduce".
 
-Differs: the first convolution takes RGB; its kernel is turned around once, when weights are read. The
+Differs: the first convolution takes RGB; its kernel is reversed once, when weights are read. The
     auxiliary classifiers and dropout before the classifier are left out, as everywhere in metric learning.
 """
 
@@ -24,16 +24,14 @@ from typing import Optional
 
 import tensorflow as tf
 
-from profs_tf.backbones.common import centred_images, check_rgb, finished
+from profs_tf.backbones.base import InputShape, PublishedWeights, backbone, centered_input, finalize
 from profs_tf.backbones.layers import caffe as caffe_layers
 from profs_tf.backbones.weights.caffe import load_caffe_blobs
 
-# Mean red, green and blue that the published weights expect subtracted.
+# Mean red, green and blue that the published weights expect to be subtracted.
 MEAN_RGB = (123.0, 117.0, 104.0)
-# A smaller image leaves one of the four pools one row, which it cannot take.
-SMALLEST_SIDE = 31
 _FIRST = "conv1.7x7_s2"
-# Caffe's start for every bias of this network.
+# Caffe's initial value of every bias of this network.
 _BIAS = 0.2
 
 # Filters of the blocks: 1x1; 3x3 reduce and 3x3; 5x5 reduce and 5x5; after the pool.
@@ -54,46 +52,53 @@ _BLOCKS_5 = {
 }
 
 
+# A smaller image leaves one of the four pools one row, which it cannot take.
+@backbone(
+    min_size=31,
+    published=PublishedWeights(
+        origin="Caffe's model zoo, BVLC GoogLeNet, trained on ImageNet",
+        license="released for unrestricted use",
+        file_format="an .npz file of Caffe's blobs (profs_tf/backbones/weights/caffe.py makes one)",
+        url="http://dl.caffe.berkeleyvision.org/bvlc_googlenet.caffemodel",
+    ),
+)
 def googlenet(
-    input_shape: tuple[Optional[int], Optional[int], int] = (None, None, 3),
-    *,
-    pretrained: Optional[str] = None,
-    batch_norm_momentum: Optional[float] = None,
-    seed: Optional[int] = None,
+    input_shape: InputShape,
+    pretrained: Optional[str],
+    batch_norm_momentum: Optional[float],
+    seed: Optional[int],
 ) -> tf.keras.Model:
     """Builds GoogLeNet up to its last block: 5,973,552 trainable weights and no statistics.
 
     Args:
-        input_shape: (height, width, 3); height and width may be None, otherwise at least 31 pixels.
-        pretrained: Path of an .npz file of Caffe's blobs (`profs_tf.backbones.weights.caffe`), or of what
-            ``tools/convert_weights.py`` made of it.
-        batch_norm_momentum: Must be None: there is no batch normalisation.
-        seed: Makes the initial weights a pure function of this whole number; None draws them from Keras's
-            global generator.
+        input_shape: (height, width, 3).
+        pretrained: Path of an .npz file of Caffe's blobs (`profs_tf.backbones.weights.caffe`), or of the
+            archive that ``tools/convert_weights.py`` makes of it.
+        batch_norm_momentum: Must be None: there is no batch normalization.
+        seed: Seed of the initial weights.
 
     Returns:
-        A model from images, float32 with values 0..255 and centred inside, to the output of "inception_5b".
+        A model from images, float32 with values 0..255 and centered inside, to the output of "inception_5b".
 
     Raises:
-        ValueError: If the images are too small or not RGB, ``batch_norm_momentum`` is given, or
-            ``pretrained`` does not hold exactly the weights of this network.
+        ValueError: If ``batch_norm_momentum`` is given, or ``pretrained`` does not hold exactly the weights
+            of this network.
     """
-    check_rgb(input_shape, SMALLEST_SIDE)
     if batch_norm_momentum is not None:
         raise ValueError(
-            "`batch_norm_momentum` must be None for googlenet, which has no batch normalisation, got "
+            "`batch_norm_momentum` must be None for googlenet, which has no batch normalization, got "
             f"{batch_norm_momentum}."
         )
-    images, x = centred_images(input_shape, MEAN_RGB)
+    images, x = centered_input(input_shape, MEAN_RGB)
     x = _convolution(x, 64, 7, _FIRST, strides=2)
-    x = _normalised(caffe_layers.ceil_max_pool(x, "pool1.3x3_s2"), "pool1.norm1")
+    x = _local_response_norm(caffe_layers.ceil_max_pool(x, "pool1.3x3_s2"), "pool1.norm1")
     x = _convolution(x, 64, 1, "conv2.3x3_reduce")
-    x = _normalised(_convolution(x, 192, 3, "conv2.3x3"), "conv2.norm2")
+    x = _local_response_norm(_convolution(x, 192, 3, "conv2.3x3"), "conv2.norm2")
     x = caffe_layers.ceil_max_pool(x, "pool2.3x3_s2")
     x = caffe_layers.ceil_max_pool(_inception(x, _BLOCKS_3), "pool3.3x3_s2")
     x = caffe_layers.ceil_max_pool(_inception(x, _BLOCKS_4), "pool4.3x3_s2")
-    load = functools.partial(load_caffe_blobs, blue_first=_FIRST)
-    return finished(images, _inception(x, _BLOCKS_5), "googlenet", seed, pretrained, load)
+    load = functools.partial(load_caffe_blobs, bgr_input=_FIRST)
+    return finalize(images, _inception(x, _BLOCKS_5), "googlenet", seed, pretrained, load)
 
 
 def _convolution(x: tf.Tensor, filters: int, size: int, name: str, strides: int = 1) -> tf.Tensor:
@@ -104,12 +109,12 @@ def _convolution(x: tf.Tensor, filters: int, size: int, name: str, strides: int 
         padding="valid",
         bias_initializer=tf.keras.initializers.Constant(_BIAS),
         name=name,
-    )(caffe_layers.padded(x, size, name))
+    )(caffe_layers.pad_for_convolution(x, size, name))
     return tf.keras.layers.ReLU(name=f"{name}.relu")(x)
 
 
-def _normalised(x: tf.Tensor, name: str) -> tf.Tensor:
-    # Squares overflow in half precision. Keras makes a stock layer of the operation, which loads anywhere.
+def _local_response_norm(x: tf.Tensor, name: str) -> tf.Tensor:
+    # Squares overflow in half precision. Keras wraps the operation in a stock layer, which loads anywhere.
     x = tf.keras.layers.Activation("linear", dtype="float32", name=f"{name}.cast")(x)
     x = tf.nn.local_response_normalization(x, depth_radius=2, bias=1.0, alpha=1e-4 / 5, beta=0.75)
     return tf.keras.layers.Activation("linear", name=name)(x)

@@ -1,14 +1,14 @@
-"""GoogLeNet with batch normalisation, as TF-Slim publishes it under the name Inception V1.
+"""GoogLeNet with batch normalization, as TF-Slim publishes it under the name Inception V1.
 
 Shapes: B images, H x W their height and width in pixels.
 
     images [B, H, W, 3], values 0..255  ->  feature map [B, ceil(H / 32), ceil(W / 32), 1024]
 
-Szegedy et al., Going Deeper with Convolutions, CVPR 2015, table 1; batch normalisation from Ioffe and
+Szegedy et al., Going Deeper with Convolutions, CVPR 2015, table 1; batch normalization from Ioffe and
 Szegedy, ICML 2015. The network of the paper's TensorFlow experiments.
 
-Differs: from the publication as TF-Slim's network does, so that TF-Slim's weights fit. Batch normalisation
-    with a shift but no scale after each convolution instead of local response normalisation; 3 x 3
+Differs: from the publication as TF-Slim's network does, so that TF-Slim's weights fit. Batch normalization
+    with a shift but no scale after each convolution instead of local response normalization; 3 x 3
     convolutions in the branch that the publication gives 5 x 5; a 2 x 2 last reducing pool; no auxiliary
     classifiers.
 
@@ -24,7 +24,7 @@ from typing import Optional
 
 import tensorflow as tf
 
-from profs_tf.backbones.common import finished, scaled_images
+from profs_tf.backbones.base import InputShape, PublishedWeights, backbone, finalize, rescaled_input
 from profs_tf.backbones.layers.slim import SlimLayers
 from profs_tf.backbones.weights.slim import load_slim_checkpoint
 
@@ -50,25 +50,30 @@ _MIXED_5 = {
 _MISNAMED = {"Mixed_5b.Branch_2.Conv2d_0b_3x3": "Mixed_5b.Branch_2.Conv2d_0a_3x3"}
 
 
+@backbone(
+    published=PublishedWeights(
+        origin="TF-Slim's checkpoint, trained on ImageNet",
+        license="its repository is under the Apache License 2.0",
+        file_format="a TensorFlow checkpoint of TF-Slim",
+        url="http://download.tensorflow.org/models/inception_v1_2016_08_28.tar.gz",
+    )
+)
 def inception_v1(
-    input_shape: tuple[Optional[int], Optional[int], int] = (None, None, 3),
-    *,
-    pretrained: Optional[str] = None,
-    batch_norm_momentum: Optional[float] = None,
-    seed: Optional[int] = None,
+    input_shape: InputShape,
+    pretrained: Optional[str],
+    batch_norm_momentum: Optional[float],
+    seed: Optional[int],
 ) -> tf.keras.Model:
     """Builds Inception V1 up to its last block: 5,592,624 trainable weights, 14,560 moving statistics.
 
     Args:
-        input_shape: (height, width, channels); height and width may be None. Pretrained weights need 3
-            channels.
+        input_shape: (height, width, 3).
         pretrained: Path of a TF-Slim checkpoint of this network, in either of TensorFlow's formats: the
             single file (``inception_v1.ckpt``, published as ``inception_v1_2016_08_28.tar.gz``) or the prefix
-            of an index and its data files. Or of what ``tools/convert_weights.py`` made of it.
+            of an index and its data files. Or of the archive that ``tools/convert_weights.py`` makes of it.
         batch_norm_momentum: Share of the old value that the moving statistics keep at each training step.
             Default: TF-Slim's 0.9997 with ``pretrained``, 0.9 without (`SlimLayers`).
-        seed: Makes the initial weights a pure function of this whole number; None draws them from Keras's
-            global generator.
+        seed: Seed of the initial weights.
 
     Returns:
         A model from images, float32 with values 0..255 and scaled to -1..1 inside, to the output of
@@ -82,7 +87,7 @@ def inception_v1(
         pretrained is not None,
         lambda: tf.keras.initializers.TruncatedNormal(stddev=0.01),
     )
-    images, x = scaled_images(input_shape)
+    images, x = rescaled_input(input_shape)
     x = build.convolution(x, 64, 7, "Conv2d_1a_7x7", strides=2)
     x = build.max_pool(x, 3, "MaxPool_2a_3x3", strides=2)
     x = build.convolution(x, 64, 1, "Conv2d_2b_1x1")
@@ -94,7 +99,7 @@ def inception_v1(
     x = build.max_pool(x, 2, "MaxPool_5a_2x2", strides=2)
     x = _mixed(build, x, _MIXED_5)
     load = functools.partial(load_slim_checkpoint, scope=SLIM_SCOPE)
-    return finished(images, x, "inception_v1", seed, pretrained, load)
+    return finalize(images, x, "inception_v1", seed, pretrained, load)
 
 
 def _mixed(build: SlimLayers, x: tf.Tensor, blocks: dict) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""Inception V2 as TF-Slim publishes it: its network of the batch normalisation paper.
+"""Inception V2 as TF-Slim publishes it: its network of the batch normalization paper.
 
 Shapes: B images, H x W their height and width in pixels.
 
@@ -6,12 +6,12 @@ Shapes: B images, H x W their height and width in pixels.
 
 Ioffe and Szegedy, Batch Normalization, ICML 2015, appendix.
 
-Not to be mistaken for `bn_inception`, which the metric-learning literature takes: other first convolution,
-padding, epsilon and filters of two blocks. Neither takes the other's weights, and figures of one are no
-figures of the other.
+`bn_inception`, the network of the metric-learning literature, differs: another first convolution, padding,
+epsilon, and filters of two blocks. Neither takes the other's weights, and results of one cannot be compared
+with results of the other.
 
 Differs: from the publication as TF-Slim's network does, so that TF-Slim's weights fit. The first convolution
-    is separable, with a bias and without batch normalisation; batch normalisation shifts but does not scale.
+    is separable, with a bias and without batch normalization; batch normalization shifts but does not scale.
 
 Layers carry the names of TF-Slim's variable scopes with "." for "/", see `inception_v1`.
 """
@@ -23,7 +23,7 @@ from typing import Optional
 
 import tensorflow as tf
 
-from profs_tf.backbones.common import finished, scaled_images
+from profs_tf.backbones.base import InputShape, PublishedWeights, backbone, finalize, rescaled_input
 from profs_tf.backbones.layers.slim import SlimLayers
 from profs_tf.backbones.weights.slim import load_slim_checkpoint
 
@@ -46,25 +46,30 @@ _MAX_POOLED = "Mixed_5c"
 _CHANNEL_MULTIPLIER = 8
 
 
+@backbone(
+    published=PublishedWeights(
+        origin="TF-Slim's checkpoint, trained on ImageNet",
+        license="its repository is under the Apache License 2.0",
+        file_format="a TensorFlow checkpoint of TF-Slim",
+        url="http://download.tensorflow.org/models/inception_v2_2016_08_28.tar.gz",
+    )
+)
 def inception_v2(
-    input_shape: tuple[Optional[int], Optional[int], int] = (None, None, 3),
-    *,
-    pretrained: Optional[str] = None,
-    batch_norm_momentum: Optional[float] = None,
-    seed: Optional[int] = None,
+    input_shape: InputShape,
+    pretrained: Optional[str],
+    batch_norm_momentum: Optional[float],
+    seed: Optional[int],
 ) -> tf.keras.Model:
     """Builds Inception V2 up to its last block: 10,153,336 trainable weights, 19,776 moving statistics.
 
     Args:
-        input_shape: (height, width, channels); height and width may be None. Pretrained weights need 3
-            channels.
+        input_shape: (height, width, 3).
         pretrained: Path of a TF-Slim checkpoint of this network (``inception_v2.ckpt``, published as
-            ``inception_v2_2016_08_28.tar.gz``), in either of TensorFlow's formats; or of what
-            ``tools/convert_weights.py`` made of it.
+            ``inception_v2_2016_08_28.tar.gz``), in either of TensorFlow's formats; or of the
+            archive that ``tools/convert_weights.py`` makes of it.
         batch_norm_momentum: Share of the old value that the moving statistics keep at each training step.
             Default: TF-Slim's 0.9997 with ``pretrained``, 0.9 without (`SlimLayers`).
-        seed: Makes the initial weights a pure function of this whole number; None draws them from Keras's
-            global generator.
+        seed: Seed of the initial weights.
 
     Returns:
         A model from images, float32 with values 0..255 and scaled to -1..1 inside, to the output of
@@ -74,7 +79,7 @@ def inception_v2(
         ValueError: If ``pretrained`` is not a complete checkpoint of this network.
     """
     build = SlimLayers(batch_norm_momentum, pretrained is not None, tf.keras.initializers.HeNormal)
-    images, x = scaled_images(input_shape)
+    images, x = rescaled_input(input_shape)
     x = _first_convolution(x)
     x = build.max_pool(x, 3, "MaxPool_2a_3x3", strides=2)
     x = build.convolution(x, 64, 1, "Conv2d_2b_1x1")
@@ -83,7 +88,7 @@ def inception_v2(
     for block, filters in _BLOCKS.items():
         x = _mixed(build, x, block, *filters)
     load = functools.partial(load_slim_checkpoint, scope=SLIM_SCOPE)
-    return finished(images, x, "inception_v2", seed, pretrained, load)
+    return finalize(images, x, "inception_v2", seed, pretrained, load)
 
 
 def _first_convolution(x: tf.Tensor) -> tf.Tensor:

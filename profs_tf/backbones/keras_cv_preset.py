@@ -7,41 +7,48 @@ Shapes: B images, H x W their height and width in pixels, C channels.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from typing import Optional
 
 import tensorflow as tf
 
+from profs_tf.backbones.base import Backbone, InputShape
 from profs_tf.backbones.keras_model import check_network, refuse_options
 from profs_tf.backbones.seeding import seed_kernels
 
 
-def keras_cv_preset(
-    preset: str,
-    input_shape: tuple[Optional[int], Optional[int], int] = (None, None, 3),
-    *,
-    pretrained: Optional[str] = None,
-    batch_norm_momentum: Optional[float] = None,
-    seed: Optional[int] = None,
-) -> tf.keras.Model:
-    """Builds the backbone of a KerasCV preset, with KerasCV's scaling of 0..255 inside.
+def from_preset(preset: str) -> Backbone:
+    """Returns the backbone of a KerasCV preset, with KerasCV's scaling of 0..255 inside.
 
-    Presets with KerasCV's own names are downloaded from Kaggle; a folder is read as it is.
+    Presets with KerasCV's own names are downloaded from Kaggle; a folder is read as it is. The preset decides
+    whether there are weights; the seed draws them where there are none.
+
+    Building it raises ValueError if KerasCV has no such preset or cannot get it; the network cannot take
+    such images or scale them itself; or an option of named backbones is given.
 
     Args:
         preset: A name such as "resnet50_imagenet", or a preset's folder.
-        input_shape: (height, width, 3); height and width may be None where the network allows it.
-        pretrained: Must be None: the preset's name says whether it has weights.
-        batch_norm_momentum: Must be None: layers keep KerasCV's.
-        seed: Makes the initial weights of a preset without weights a pure function of this whole number.
-
-    Raises:
-        ValueError: If KerasCV has no such preset or cannot get it; the network cannot take such images or
-            scale them itself; or an option is given that must be None.
     """
+    build = functools.partial(_build, preset)
+    return Backbone(
+        name=f"keras_cv:{preset}",
+        build=build,
+        own_weights="the KerasCV preset's, if it has any; its page names data and license",
+        load=lambda: build((None, None, 3), None, None, None),
+    )
+
+
+def _build(
+    preset: str,
+    input_shape: InputShape,
+    pretrained: Optional[str],
+    batch_norm_momentum: Optional[float],
+    seed: Optional[int],
+) -> tf.keras.Model:
     refuse_options(preset, pretrained=pretrained, batch_norm_momentum=batch_norm_momentum)
-    # Here, since it takes seconds and most runs do without.
+    # Importing it takes seconds, and most runs do not need it.
     import keras_cv
 
     has_weights = _has_weights(preset, keras_cv.models.Backbone)

@@ -1,4 +1,4 @@
-"""Any Keras model in a file as a backbone: what was trained elsewhere, to be fine-tuned.
+"""Any Keras model in a file as a backbone: a network that was trained elsewhere, to be fine-tuned.
 
 Shapes: B images, H x W their height and width in pixels, C channels or features.
 
@@ -7,10 +7,14 @@ Shapes: B images, H x W their height and width in pixels, C channels or features
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any, Optional
 
 import tensorflow as tf
+
+from profs_tf.backbones.base import Backbone, InputShape
+from profs_tf.utils.errors import first_line
 
 
 def is_keras_model(path: str) -> bool:
@@ -20,43 +24,50 @@ def is_keras_model(path: str) -> bool:
     return os.path.isfile(os.path.join(path, "saved_model.pb"))
 
 
-def keras_model(
-    path: str,
-    input_shape: tuple[Optional[int], Optional[int], int] = (None, None, 3),
-    *,
-    pretrained: Optional[str] = None,
-    batch_norm_momentum: Optional[float] = None,
-    seed: Optional[int] = None,
-) -> tf.keras.Model:
-    """Loads a Keras model from a ``.keras`` or ``.h5`` file or a SavedModel folder that Keras wrote.
+def from_file(path: str) -> Backbone:
+    """Returns the Keras model in a ``.keras`` or ``.h5`` file, or in a SavedModel folder that Keras wrote.
 
     The model keeps its weights, and scales its input itself: it is given RGB values 0..255. It is not
-    compiled. Such files can hold code (Lambda layers): load those only whose origin you trust.
+    compiled. Such files can hold code (Lambda layers): load only those whose origin you trust.
 
-    Args:
-        path: Of the file or folder.
-        input_shape: (height, width, 3) that the model has to take.
-        pretrained: Must be None: the model brings its own weights.
-        batch_norm_momentum: Must be None: the model brings its own layers.
-        seed: Has no effect: no weight is drawn.
-
-    Raises:
-        ValueError: If Keras cannot load the file; the model has not one input of images that fits
-            ``input_shape`` and one output of features; nothing of it can be trained; or an option is given
-            that must be None.
+    Building it raises ValueError if Keras cannot load the file; the model does not map one input of images
+    to one output of features; nothing of it can be trained; or an option of named backbones is given.
     """
-    del seed
+    return Backbone(
+        name=path,
+        build=functools.partial(_build, path),
+        own_weights=f"those of {path}, under the license of whoever trained it",
+        load=lambda: _load(path),
+    )
+
+
+def _build(
+    path: str,
+    input_shape: InputShape,
+    pretrained: Optional[str],
+    batch_norm_momentum: Optional[float],
+    seed: Optional[int],
+) -> tf.keras.Model:
+    del seed  # No weight is drawn.
     refuse_options(path, pretrained=pretrained, batch_norm_momentum=batch_norm_momentum)
+    network = _load(path)
+    check_network(network, path, input_shape)
+    return network
+
+
+def _load(path: str) -> tf.keras.Model:
     try:
         network = tf.keras.models.load_model(path, compile=False)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, tf.errors.OpError) as error:
-        raise ValueError(f"`backbone` must be a file of a Keras model, got {path!r}: {error}") from error
+        raise ValueError(
+            f"`backbone` must be a file of a Keras model, got {path!r}: {first_line(error)}"
+        ) from error
     if not isinstance(network, tf.keras.Model) or not network.inputs or not network.outputs:
         raise ValueError(
             f"`backbone` must be a model that Keras saved, with inputs of known shape, got {path!r}, which "
             f"holds a {type(network).__name__}."
         )
-    check_network(network, path, input_shape)
+    check_network(network, path, (None, None, 3))
     return network
 
 
@@ -73,12 +84,12 @@ def refuse_options(name: str, **options: Any) -> None:
 def check_network(network: tf.keras.Model, name: str, input_shape: tuple[Optional[int], ...]) -> None:
     """Raises ValueError unless ``network`` maps images of ``input_shape`` to features, and can be trained."""
     inputs, outputs = (
-        [tuple(tensor.shape) for tensor in found] for found in (network.inputs, network.outputs)
+        [tuple(tensor.shape) for tensor in tensors] for tensors in (network.inputs, network.outputs)
     )
     if len(inputs) != 1 or len(inputs[0]) != 4 or not _fits(inputs[0][1:], input_shape):
         raise ValueError(
             f"`backbone` must take images of shape {input_shape}, got {name!r} with inputs {inputs}. "
-            "Choose the size of the crop by it."
+            "Set the size of the crop by it."
         )
     if len(outputs) != 1 or len(outputs[0]) not in (2, 4):
         raise ValueError(

@@ -6,8 +6,8 @@ Shapes: B images, H x W their height and width in pixels.
 
 He et al., Deep Residual Learning for Image Recognition, CVPR 2016, table 1.
 
-Differs: Keras's weights expect blue first. Here the first convolution's kernel is turned around once, after
-    the weights are read, so that the network takes RGB as all others do and computes the same values.
+Differs: Keras's weights expect BGR. Here the first convolution's kernel is reversed once, after
+    the weights are read, so that the network takes RGB as all others do, and computes the same values.
 """
 
 from __future__ import annotations
@@ -18,51 +18,64 @@ from typing import Optional
 import h5py
 import tensorflow as tf
 
-from profs_tf.backbones.common import MOMENTUM_FROM_SCRATCH, centred_images, check_rgb
+from profs_tf.backbones.base import (
+    MOMENTUM_FROM_SCRATCH,
+    InputShape,
+    PublishedWeights,
+    backbone,
+    centered_input,
+)
 from profs_tf.backbones.seeding import seed_kernels
-from profs_tf.backbones.weights.converted import is_converted, load_converted
+from profs_tf.backbones.weights.archive import is_archive, load_archive
+from profs_tf.utils.errors import first_line
 
-# Mean red, green and blue of ImageNet's training images, which Keras's published weights expect subtracted.
+# Mean red, green and blue of ImageNet's training images: the published weights expect it to be subtracted.
 IMAGENET_MEAN_RGB = (123.68, 116.779, 103.939)
-SMALLEST_SIDE = 32
 
 
+@backbone(
+    min_size=32,
+    published=PublishedWeights(
+        origin="keras.applications, trained on ImageNet",
+        license="the authors' release is under the MIT License",
+        file_format='"imagenet", which downloads, or an HDF5 file',
+        url="https://storage.googleapis.com/tensorflow/keras-applications/resnet/"
+        "resnet50_weights_tf_dim_ordering_tf_kernels_notop.h5",
+    ),
+)
 def resnet50(
-    input_shape: tuple[Optional[int], Optional[int], int] = (None, None, 3),
-    *,
-    pretrained: Optional[str] = None,
-    batch_norm_momentum: Optional[float] = None,
-    seed: Optional[int] = None,
+    input_shape: InputShape,
+    pretrained: Optional[str],
+    batch_norm_momentum: Optional[float],
+    seed: Optional[int],
 ) -> tf.keras.Model:
     """Builds ResNet-50 up to its last block: 23,534,592 trainable weights, 53,120 moving statistics.
 
     Args:
-        input_shape: (height, width, 3); height and width may be None, otherwise at least 32 pixels.
+        input_shape: (height, width, 3).
         pretrained: "imagenet" downloads Keras's published weights; or the path of an HDF5 file that holds
             weights of ``tf.keras.applications.ResNet50(include_top=False)``, such as the published file
-            ``resnet50_weights_tf_dim_ordering_tf_kernels_notop.h5``, or of what ``tools/convert_weights.py``
-            made of one.
+            ``resnet50_weights_tf_dim_ordering_tf_kernels_notop.h5``, or of the archive that
+            ``tools/convert_weights.py`` makes of one.
         batch_norm_momentum: Share of the old value that the moving statistics keep at each training step.
             Default: Keras's 0.99 with ``pretrained``, 0.9 without.
-        seed: Makes the initial weights a pure function of this whole number; None draws them from Keras's
-            global generator.
+        seed: Seed of the initial weights.
 
     Returns:
-        A model from images, float32 with values 0..255 and centred inside, to the output of the last block.
+        A model from images, float32 with values 0..255 and centered inside, to the output of the last block.
 
     Raises:
-        ValueError: If the images are too small or not RGB, or ``pretrained`` is not a file of these weights.
+        ValueError: If ``pretrained`` is not a file of these weights, or they cannot be downloaded.
     """
-    check_rgb(input_shape, SMALLEST_SIDE)
-    _, centred = centred_images(input_shape, IMAGENET_MEAN_RGB)
-    converted = pretrained if pretrained is not None and is_converted(pretrained) else None
-    model = _read(centred, pretrained if converted is None else None)
+    _, centered = centered_input(input_shape, IMAGENET_MEAN_RGB)
+    archive = pretrained if pretrained is not None and is_archive(pretrained) else None
+    model = _keras_resnet50(centered, pretrained if archive is None else None)
     if batch_norm_momentum is None and pretrained is None:
         batch_norm_momentum = MOMENTUM_FROM_SCRATCH
     if batch_norm_momentum is not None:
         _set_momentum(model, batch_norm_momentum)
-    if converted is not None:
-        load_converted(model, converted)
+    if archive is not None:
+        load_archive(model, archive)
     elif pretrained is not None:
         kernel = model.get_layer("conv1_conv").kernel
         kernel.assign(kernel[:, :, ::-1])
@@ -71,23 +84,25 @@ def resnet50(
     return model
 
 
-def _read(centred: tf.Tensor, pretrained: Optional[str]) -> tf.keras.Model:
-    if not (
-        pretrained is None
-        or pretrained == "imagenet"
-        or (os.path.isfile(pretrained) and h5py.is_hdf5(pretrained))
-    ):
+def _keras_resnet50(centered: tf.Tensor, pretrained: Optional[str]) -> tf.keras.Model:
+    is_file = pretrained is not None and os.path.isfile(pretrained) and h5py.is_hdf5(pretrained)
+    if not is_file and pretrained not in (None, "imagenet"):
         raise ValueError(
             f'`pretrained` must be "imagenet" or the path of an HDF5 file for resnet50, got {pretrained!r}.'
         )
     try:
-        return tf.keras.applications.ResNet50(include_top=False, weights=pretrained, input_tensor=centred)
-    except (ValueError, OSError, KeyError) as error:
-        if pretrained in (None, "imagenet"):
+        return tf.keras.applications.ResNet50(include_top=False, weights=pretrained, input_tensor=centered)
+    # Keras raises Exception itself where a download fails.
+    except Exception as error:
+        if pretrained is None:
             raise
+        if not is_file:
+            raise ValueError(
+                f"`pretrained` must be a file where there is no network, got {pretrained!r}: {error}."
+            ) from error
         raise ValueError(
             "`pretrained` must hold the weights of tf.keras.applications.ResNet50(include_top=False), got "
-            f"{pretrained!r}: {error}"
+            f"{pretrained!r}: {first_line(error)}"
         ) from error
 
 

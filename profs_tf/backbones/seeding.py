@@ -1,6 +1,6 @@
 """Reproducible initial weights for any Keras model.
 
-Keras initialisers with a fixed seed return the same numbers each time they are called, so one seed shared by
+Keras initializers with a fixed seed return the same numbers each time they are called, so one seed shared by
 all layers would give layers of one shape equal weights. Each kernel here has a seed of its own, derived from
 the user's seed and the layer's name: neither the order of creation nor other models of the process matter.
 """
@@ -18,7 +18,7 @@ def seed_kernels(root: tf.Module, seed: int) -> None:
     """Draws the kernels of every layer of ``root`` anew, as a pure function of (``seed``, layer name, shape).
 
     Args:
-        root: A built Keras layer or model; nested ones are entered. Biases and batch normalisation start from
+        root: A built Keras layer or model; nested ones are entered. Biases and batch normalization start from
             constants and are left alone.
         seed: Whole number >= 0.
 
@@ -29,7 +29,7 @@ def seed_kernels(root: tf.Module, seed: int) -> None:
         raise ValueError(f"`seed` must be a whole number >= 0, got {seed!r}.")
     for layer in (root, *root.submodules):
         for word, own_name in _KERNELS.items():
-            # Not every layer with an initialiser has its kernel: those that convolve by depth inherit one.
+            # Not every layer with an initializer has its kernel: those that convolve by depth inherit one.
             kernel = getattr(layer, word, None)
             initializer = getattr(layer, f"{word.split('_')[0]}_initializer", None)
             if isinstance(kernel, tf.Variable) and initializer is not None:

@@ -1,4 +1,4 @@
-"""The embedding function f(.; theta): backbone, global average pooling, linear head, L2 normalisation.
+"""The embedding function f(.; theta): backbone, global average pooling, linear head, L2 normalization.
 
 Shapes: B images, H x W their height and width in pixels, C channels of the backbone, D = ``embedding_dim``.
 
@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from profs_tf import backbones
 from profs_tf.backbones.seeding import seed_kernels
+from profs_tf.backbones.weights.assign import check_finite
 
 HEAD_LAYER = "head"
 FREEZE_BATCH_NORM = ("none", "statistics", "all")
@@ -46,17 +47,17 @@ def build_embedder(
         input_size: Height and width of the images in pixels; None accepts any size.
         normalize: Whether embeddings are scaled to unit length. An all-zero embedding stays zero, and its
             gradient finite.
-        pretrained: Weights of the backbone: what its function takes (``profs_tf.backbones``); None starts
-            from random weights.
+        pretrained: Published weights of the backbone, a file or a name that it takes; None starts from
+            random weights.
         batch_norm_momentum: Share of the old value that the backbone's moving statistics keep at each
             training step; None leaves the choice to the backbone.
-        freeze_batch_norm: What of the backbone's batch normalisation training leaves as it is. "none": it
-            normalises by the batch and updates its statistics. "statistics": it normalises by the moving
+        freeze_batch_norm: What training does not change of the backbone's batch normalization. "none": it
+            normalizes by the batch and updates its statistics. "statistics": it normalizes by the moving
             statistics, which stay, and learns shift and scale; the backbone then runs in inference mode, so
-            that dropout in a model passed as ``backbone`` is off too. "all": shift and scale stay as well.
-        sync_batch_norm: Whether batch normalisation in training takes its statistics of the whole batch,
-            exchanged between the replicas, instead of each replica's part. Slower also on one device.
-        seed: Makes the initial weights a pure function of this whole number. None draws them from Keras's
+            dropout in a model passed as ``backbone`` is off too. "all": shift and scale stay as well.
+        sync_batch_norm: Whether batch normalization in training uses the statistics of the whole batch,
+            exchanged between replicas, instead of each replica's part. Slower, on one device too.
+        seed: Makes the initial weights a pure function of this whole number; None draws them from Keras's
             global generator. A model passed as ``backbone`` keeps its weights.
 
     Returns:
@@ -65,8 +66,8 @@ def build_embedder(
         float32 under every mixed precision policy: half precision loses small distances.
 
     Raises:
-        ValueError: If an argument is out of range or unknown, or an option is given that belongs to named
-            backbones while ``backbone`` is a model.
+        ValueError: If an argument is out of range or unknown, a loaded weight is not finite, or an option of
+            named backbones is given while ``backbone`` is a model.
     """
     _check_sizes(embedding_dim, input_size)
     if freeze_batch_norm not in FREEZE_BATCH_NORM:
@@ -85,6 +86,8 @@ def build_embedder(
         _synchronize_batch_norm(network)
     images = tf.keras.Input(shape, name="images")
     features = _pool(_apply(network, images, freeze_batch_norm))
+    if network is backbone:
+        check_finite(network, "backbone", network.name)
     head = tf.keras.layers.Dense(embedding_dim, dtype="float32", name=HEAD_LAYER)
     embeddings = head(features)
     if normalize:
@@ -149,17 +152,17 @@ def _check_own_backbone(pretrained: Optional[str], batch_norm_momentum: Optional
 
 
 def _synchronize_batch_norm(network: tf.keras.Model) -> None:
-    """Has the layers, which exist with their weights, exchange their statistics; they keep it when saved."""
+    """Makes existing layers exchange their statistics between replicas; saved models keep this."""
     for module in network.submodules:
         if isinstance(module, tf.keras.layers.BatchNormalization):
-            # The fused kernel would compute the statistics by itself.
+            # The fused kernel would compute the statistics of its replica alone.
             module.synchronized, module.fused = True, False
 
 
 def _apply(network: tf.keras.Model, images: tf.Tensor, freeze_batch_norm: str) -> tf.Tensor:
     if freeze_batch_norm == "none":
         return network(images)
-    # Keras keeps the argument in the graph: it holds when the embedder is called with training=True.
+    # Keras keeps the argument in the graph: it applies when the embedder is called with training=True.
     features = network(images, training=False)
     if freeze_batch_norm == "all":
         for module in network.submodules:

@@ -7,7 +7,7 @@ from typing import NamedTuple, Optional, Union
 
 import tensorflow as tf
 
-from profs_tf import datasets, losses
+from profs_tf import backbones, datasets, losses
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.preprocessing import Preprocessing, preprocessing_for
@@ -50,9 +50,16 @@ def _fraction_or_file(text: Optional[str]) -> Union[float, str, None]:
 def build_preprocessing(config: Config, image_list: ImageList) -> Preprocessing:
     """Returns the data set's default preprocessing with what the configuration sets changed.
 
+    The input size of a backbone that takes one size only replaces the default crop, and scales the default
+    sizes before it.
+
     Raises:
-        ValueError: if the sizes do not fit together.
+        ValueError: If the sizes do not fit together, or the backbone cannot take such images.
     """
+    backbone = backbones.get(config.backbone)
+    default = preprocessing_for(image_list)
+    if backbone.fixed_size is not None:
+        default = _scaled(default, backbone.fixed_size)
     changes = {
         name: value
         for name, value in (
@@ -63,8 +70,15 @@ def build_preprocessing(config: Config, image_list: ImageList) -> Preprocessing:
         if value is not None
     }
     if "resize" in changes:
-        changes.setdefault("crop", changes["resize"])
-    return dataclasses.replace(preprocessing_for(image_list), mirror=config.mirror, **changes)
+        changes.setdefault("crop", min(changes["resize"], backbone.fixed_size or changes["resize"]))
+    backbone.check_image_size(changes.get("crop", default.crop))
+    return dataclasses.replace(default, mirror=config.mirror, **changes)
+
+
+def _scaled(preprocessing: Preprocessing, crop: int) -> Preprocessing:
+    scale = crop / preprocessing.crop
+    resize, shift = round(preprocessing.resize * scale), round(preprocessing.shift * scale)
+    return dataclasses.replace(preprocessing, resize=resize, crop=crop, shift=shift)
 
 
 class SamplingRules(NamedTuple):

@@ -1,24 +1,25 @@
-"""Beginning where another run ended: the weights of its best epoch."""
+"""Starts a run from another run's weights: those of its best epoch."""
 
 from pathlib import Path
 from typing import Optional
 
 import tensorflow as tf
 
+from profs_tf.backbones.weights.assign import check_finite
 from profs_tf.config import Config
 from profs_tf.runs.directory import RunFolder
 from profs_tf.utils.errors import first_line
 
-# What decides which weights an embedder has.
+# Options that determine the shapes of an embedder's weights.
 _SAME = ("backbone", "embedding_dim")
 
 
 def find_initial_run(config: Config) -> Optional[RunFolder]:
-    """Returns the folder of the configuration's `initial_run`; None where it names none.
+    """Returns the folder of the configuration's `initial_run`, or None if it has none.
 
     Raises:
-        FileNotFoundError: if the folder holds no run that was evaluated.
-        ValueError: if its configuration cannot be read, or that run's embedder is another one.
+        FileNotFoundError: If the folder holds no run that was evaluated.
+        ValueError: If its configuration cannot be read, or that run's embedder differs from this run's.
     """
     if config.initial_run is None:
         return None
@@ -47,12 +48,13 @@ def load_initial_weights(embedder: tf.keras.Model, weights: Path) -> None:
     """Sets all weights of the embedder to those of the best epoch of another run.
 
     Raises:
-        ValueError: if the files are damaged or not of this embedder.
+        ValueError: If the files are damaged or not of this embedder, or a weight is not finite.
     """
     try:
         embedder.load_weights(str(weights)).assert_existing_objects_matched()
     except (tf.errors.OpError, IndexError, AssertionError, ValueError) as error:
         raise ValueError(
-            f"`initial_run` must hold whole weights of this embedder, got {weights}: {first_line(error)}. "
+            f"`initial_run` must hold complete weights of this embedder, got {weights}: {first_line(error)}. "
             "Copy or train that run again."
         ) from error
+    check_finite(embedder, "initial_run", str(weights))

@@ -1,6 +1,7 @@
 """What every backbone has in common: the registry, the scale of images, stock layers, seeds."""
 
 import inspect
+import re
 
 import numpy as np
 import pytest
@@ -33,10 +34,10 @@ def half(built):
         tf.keras.mixed_precision.set_global_policy("float32")
 
 
-def test_names_are_those_that_can_be_got():
+def test_registered_names():
     assert backbones.names() == sorted(CHANNELS)
     for name in backbones.names():
-        assert backbones.get(name).__name__ == name
+        assert backbones.get(name).name == name
 
 
 @pytest.mark.parametrize("name", ["vgg", "", "Conv4", None, ["conv4"]])
@@ -46,8 +47,26 @@ def test_unknown_names_list_the_valid_ones(name):
 
 
 def test_one_way_to_call_them():
-    signatures = {str(inspect.signature(backbones.get(name))) for name in backbones.names()}
+    signatures = {str(inspect.signature(backbones.get(name).build)) for name in backbones.names()}
     assert len(signatures) == 1
+
+
+def test_published_weights_have_origin_license_format_and_address():
+    published = {name: backbones.get(name).published for name in backbones.names()}
+    assert [name for name, weights in published.items() if weights is None] == ["conv4"]
+    for weights in filter(None, published.values()):
+        assert all((weights.origin, weights.license, weights.file_format))
+        assert re.match("https?://", weights.url)
+
+
+def test_smaller_images_than_the_smallest_are_refused():
+    smallest = {name: backbones.get(name).min_size for name in backbones.names()}
+    assert smallest == {
+        "bn_inception": 7, "conv4": 16, "googlenet": 31, "inception_v1": 1, "inception_v2": 1, "resnet50": 32
+    }  # fmt: skip
+    for name, side in smallest.items():
+        with pytest.raises(ValueError, match=f"of at least {side} pixels for {name}, got"):
+            backbones.get(name)((side, side - 1, 3))
 
 
 def test_feature_map(built):

@@ -1,11 +1,13 @@
 """ResNet-50 against ``tf.keras.applications``, its own preprocessing and its own weight files."""
 
+from urllib.error import URLError
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from profs_tf.backbones.resnet50 import resnet50
-from profs_tf.backbones.weights.converted import save_converted
+from profs_tf.backbones.weights.archive import save_archive
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +46,7 @@ def test_rgb_in_gives_what_keras_gives_after_its_preprocessing(published, loaded
 
 def test_converted_weights_are_the_same(published, loaded, tmp_path):
     path = str(tmp_path / "converted.h5")
-    save_converted(loaded, path, [published[1]])
+    save_archive(loaded, path, [published[1]])
     for left, right in zip(resnet50(pretrained=path).get_weights(), loaded.get_weights()):
         np.testing.assert_array_equal(left, right)
 
@@ -87,9 +89,22 @@ def test_a_truncated_file_is_refused(published, tmp_path):
         resnet50(pretrained=str(path))
 
 
-@pytest.mark.parametrize("shape", [(31, 64, 3), (64, 64, 1)])
-def test_shapes_it_cannot_take_are_refused(shape):
-    with pytest.raises(
-        ValueError, match=r"`input_shape` must be \(height, width, 3\) of at least 32 pixels, got"
-    ):
-        resnet50(shape)
+def test_the_smallest_image(loaded):
+    assert loaded(np.ones((1, resnet50.min_size, resnet50.min_size, 3), "f")).shape == (1, 1, 1, 2048)
+
+
+def test_without_a_network_one_line_says_where_the_file_is(monkeypatch, tmp_path):
+    """Keras raises Exception itself, from the error of the socket."""
+
+    def unreachable(*args, **kwargs):
+        raise URLError(OSError("Name or service not known"))
+
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    monkeypatch.setattr("keras.src.utils.data_utils.urlretrieve", unreachable)
+    monkeypatch.setattr("os.path.expanduser", lambda path: str(tmp_path / path.lstrip("~/")))
+    with pytest.raises(ValueError, match="`pretrained` must be a file where there is no network") as caught:
+        resnet50(pretrained="imagenet")
+    text = str(caught.value)
+    assert "\n" not in text
+    assert "got 'imagenet': URL fetch failure on https://storage.googleapis.com/" in text
+    assert text.endswith(f"published at {resnet50.published.url}: download it and pass --pretrained=FILE.")

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from profs_tf.backbones.weights.pytorch.file import read_tensors
+from profs_tf.backbones.weights.pytorch.state_dict import read_tensors
 
 STORAGES = {"float64": "DoubleStorage", "float32": "FloatStorage", "int64": "LongStorage"}
 ORDERED_DICT = b"ccollections\nOrderedDict\n)R"

@@ -1,5 +1,6 @@
 import pytest
 
+from profs_tf import backbones
 from profs_tf.config import Config
 from profs_tf.runs.directory import RunFolder
 from profs_tf.runs.provenance import origin_of
@@ -11,19 +12,35 @@ from profs_tf.runs.provenance import origin_of
         ({"backbone": "resnet50", "pretrained": "imagenet"}, "read from imagenet. The published ones: keras"),
         ({"backbone": "resnet50", "pretrained": "imagenet"}, "MIT License"),
         ({"backbone": "inception_v1", "pretrained": "file"}, "its repository is under the Apache License"),
-        ({"backbone": "bn_inception", "pretrained": "file"}, "no licence comes with the file"),
+        ({"backbone": "bn_inception", "pretrained": "file"}, "the file states no license"),
         ({"backbone": "googlenet", "pretrained": "file"}, "released for unrestricted use"),
         ({"backbone": "conv4", "seed": 5}, "random (seed 5)"),
         ({"backbone": "resnet50", "seed": 5}, "random (seed 5)"),
         ({"backbone": "keras_cv:resnet18_imagenet"}, "the KerasCV preset's"),
         (
-            {"backbone": "own/model.keras"},
-            "those of own/model.keras, under the licence of whoever",
+            {"backbone": "of_a_later_version"},
+            "unknown: of_a_later_version is neither a backbone of this version",
         ),
+        ({"backbone": "conv4", "pretrained": "file"}, "unknown: read from file, but no weights of conv4"),
     ],
 )
-def test_names_origin_and_licence(values, text):
+def test_names_origin_and_license(values, text):
     assert text in origin_of(Config(**values))
+
+
+def test_a_keras_model_is_under_the_license_of_its_author_only_if_it_exists(tmp_path):
+    path = tmp_path / "model.keras"
+    path.write_bytes(b"")
+    assert (
+        origin_of(Config(backbone=str(path))) == f"those of {path}, under the license of whoever trained it"
+    )
+    path.unlink()
+    assert origin_of(Config(backbone=str(path))).startswith(f"unknown: {path} is neither a backbone of")
+
+
+def test_every_registered_backbone_starts_from_random_weights_unless_told_otherwise():
+    for name in backbones.names():
+        assert origin_of(Config(backbone=name)) == "random (seed 0)"
 
 
 def test_goes_back_beyond_other_runs_even_when_they_are_gone(tmp_path):

@@ -77,13 +77,13 @@ def remove_data(folder):
 def test_damaged_weights_are_refused_with_their_file(run, damage):
     damage(run[0] / "best")
     embedder = profs.build_embedder("conv4", 8, seed=2)
-    with pytest.raises(ValueError, match="`initial_run` must hold whole weights of this embedder, .*best"):
+    with pytest.raises(ValueError, match="`initial_run` must hold complete weights of this embedder, .*best"):
         load_initial_weights(embedder, run[0] / "best" / "weights")
 
 
 def test_weights_of_another_embedder_are_refused(run):
     embedder = profs.build_embedder("conv4", 16, seed=2)
-    with pytest.raises(ValueError, match="`initial_run` must hold whole weights of this embedder"):
+    with pytest.raises(ValueError, match="`initial_run` must hold complete weights of this embedder"):
         load_initial_weights(embedder, run[0] / "best" / "weights")
 
 

@@ -47,7 +47,7 @@ def publish_googlenet(folder):
     words = {"kernel": "weights", "bias": "biases"}
     blobs = {
         f"{layer.replace('.', '/')}/{words[word]}": value
-        for layer, word, value in weights_of(backbones.googlenet(seed=0))
+        for layer, word, value in weights_of(backbones.get("googlenet")(seed=0))
     }
     np.savez(folder / "published.npz", **blobs)
     return str(folder / "published.npz")
@@ -56,7 +56,7 @@ def publish_googlenet(folder):
 def publish_bn_inception(folder):
     tensors = {
         f"{layer}.{TORCH_WORDS[word]}": value
-        for layer, word, value in weights_of(backbones.bn_inception(seed=0))
+        for layer, word, value in weights_of(backbones.get("bn_inception")(seed=0))
     }
     return torch_files.save(folder / "published.pth", tensors)
 

@@ -1,6 +1,6 @@
-"""What the networks of TF-Slim are made of, in stock Keras layers.
+"""The layers of TF-Slim's networks as stock Keras layers.
 
-Shapes: B images, H x W rows and columns, C channels: [B, H, W, C] -> [B, ceil(H / s), ceil(W / s), C'] by
+Shapes: B images, H x W rows and columns, C channels: [B, H, W, C] -> [B, ceil(H / s), ceil(W / s), C'] with
 strides s, for every layer.
 
 Layers carry the names of TF-Slim's variable scopes with "." for "/", which every Keras file format can store.
@@ -12,21 +12,21 @@ from typing import Callable, Optional
 
 import tensorflow as tf
 
-from profs_tf.backbones.common import MOMENTUM_FROM_SCRATCH
+from profs_tf.backbones.base import MOMENTUM_FROM_SCRATCH
 
 # Share of the old value that TF-Slim's moving statistics keep at a training step.
 BATCH_NORM_DECAY = 0.9997
 
 
 class SlimLayers:
-    """Applies layers that share the momentum of their batch normalisation and the kernels' initial values.
+    """Applies layers that share the momentum of their batch normalization and the kernels' initial values.
 
     Args:
         batch_norm_momentum: Share of the old value that moving statistics keep; None takes TF-Slim's 0.9997
             for ``pretrained`` weights and 0.9 for random ones, whose statistics start from 0 and 1 and would
             need ten thousand steps at 0.9997 before the network could be evaluated.
         pretrained: Whether published weights will be read.
-        kernel_initializer: Returns a new initialiser for a kernel.
+        kernel_initializer: Returns a new initializer for a kernel.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class SlimLayers:
         self._kernel_initializer = kernel_initializer
 
     def convolution(self, x: tf.Tensor, filters: int, size: int, name: str, strides: int = 1) -> tf.Tensor:
-        """Convolution without bias, batch normalisation with a shift but no scale, ReLU."""
+        """Applies a convolution without bias, batch normalization with a shift but no scale, and ReLU."""
         x = tf.keras.layers.Conv2D(
             filters,
             size,
@@ -57,9 +57,9 @@ class SlimLayers:
         return tf.keras.layers.ReLU(name=f"{name}.Relu")(x)
 
     def max_pool(self, x: tf.Tensor, size: int, name: str, strides: int = 1) -> tf.Tensor:
-        """Maximum of ``size`` x ``size`` values."""
+        """Applies max pooling over ``size`` x ``size`` values."""
         return tf.keras.layers.MaxPooling2D(size, strides=strides, padding="same", name=name)(x)
 
     def average_pool(self, x: tf.Tensor, size: int, name: str) -> tf.Tensor:
-        """Mean of ``size`` x ``size`` values by strides of 1, of those alone that the map has."""
+        """Applies average pooling with strides of 1, which does not count values outside the map."""
         return tf.keras.layers.AveragePooling2D(size, strides=1, padding="same", name=name)(x)

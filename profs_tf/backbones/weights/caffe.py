@@ -1,6 +1,6 @@
 """Reads Caffe's blobs from an .npz file into a Keras network whose layers carry the Caffe layers' names.
 
-A .caffemodel needs Caffe to be read. Where there is one, this writes its blobs:
+Reading a .caffemodel needs Caffe. Where it is installed, this writes the blobs:
 
     net = caffe.Net("deploy.prototxt", "bvlc_googlenet.caffemodel", caffe.TEST)
     blobs = {f"{layer}/{word}": blob.data for layer, found in net.params.items()
@@ -19,35 +19,37 @@ import zlib
 import numpy as np
 import tensorflow as tf
 
-from profs_tf.backbones.weights.assign import fill_from_arrays, outputs_first_slot, weights_by_name
+from profs_tf.backbones.weights.assign import assign_arrays, outputs_first_spec, variables_by_name
 
 _WORDS = {"kernel": "weights", "bias": "biases"}
-# The three classifiers of GoogLeNet, with what leads to the two auxiliary ones.
-_LEFT_OUT = re.compile(r"^loss[123]/")
+# The three classifiers of GoogLeNet, with the layers before the two auxiliary ones.
+_IGNORED = re.compile(r"^loss[123]/")
 
 
-def load_caffe_blobs(model: tf.keras.Model, path: str, blue_first: str) -> None:
+def load_caffe_blobs(model: tf.keras.Model, path: str, bgr_input: str) -> None:
     """Copies Caffe's blobs into ``model``: every one of them, or none and an error.
 
     The weight ``w`` of the layer "a.b" is read from "a/b/w", kernels as [out, in, height, width]. Classifiers
-    ("loss1/...", "loss2/...", "loss3/...") are left out; any other array means another network.
+    ("loss1/...", "loss2/...", "loss3/...") are ignored; any other array means another network.
 
     Args:
         model: The network, with Caffe's layer names, "." for "/".
         path: Of the .npz file.
-        blue_first: Name of the convolution that expects BGR in the file; its kernel is turned to take RGB.
+        bgr_input: Name of the convolution that expects BGR in the file; its kernel is reversed to take
+            RGB.
 
     Raises:
-        ValueError: If the file is none of arrays, lacks a weight, holds one in another shape, one that the
-            model has no place for, or one that is not finite. Says which. The model is unchanged then.
+        ValueError: If the file does not hold arrays, lacks a weight, holds one in another shape, one that
+            does not belong to the model, or one that is not finite. The message lists them. The model is
+            unchanged.
     """
     arrays = _read(path)
-    slots = {
-        f"{layer.replace('.', '/')}/{word}": outputs_first_slot(variable, layer == blue_first)
-        for (layer, word), variable in weights_by_name(model, _WORDS).items()
+    specs = {
+        f"{layer.replace('.', '/')}/{word}": outputs_first_spec(variable, layer == bgr_input)
+        for (layer, word), variable in variables_by_name(model, _WORDS).items()
     }
     content = f"Caffe's blobs of {model.name}"
-    fill_from_arrays(slots, arrays, path=path, content=content, left_out=_LEFT_OUT)
+    assign_arrays(specs, arrays, path=path, content=content, ignored=_IGNORED)
 
 
 def _read(path: str) -> dict[str, np.ndarray]:
@@ -64,6 +66,6 @@ def _read(path: str) -> dict[str, np.ndarray]:
         if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
             raise ValueError(
                 f"`pretrained` must be an .npz file of floating-point arrays, got {str(path)!r}, in which "
-                f"{name} is none."
+                f"{name} is not one."
             )
     return arrays

@@ -1,4 +1,4 @@
-"""Reads TF-Slim's published checkpoints, and refuses every file that is not wholly what it should be."""
+"""Copies TF-Slim's published checkpoints into a Keras network; incomplete or foreign files are refused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import numpy as np
 import tensorflow as tf
 
-from profs_tf.backbones.weights.assign import Slot, fill, weights_by_name
+from profs_tf.backbones.weights.assign import WeightSpec, assign_weights, variables_by_name
 
 # TF-Slim's names of what Keras layers call kernel, bias, beta and so on.
 _SLIM_WEIGHTS = {
@@ -20,7 +20,7 @@ _SLIM_WEIGHTS = {
     "moving_mean": "moving_mean",
     "moving_variance": "moving_variance",
 }
-# What a checkpoint of a training run holds besides the weights: classifiers, averages, optimiser slots.
+# What a checkpoint of a training run holds besides the weights: classifiers, averages, optimizer slots.
 _SLIM_EXTRAS = re.compile(
     r"/(Logits|AuxLogits|Predictions)/|/(ExponentialMovingAverage|RMSProp|RMSProp_1|Momentum|Adam|Adam_1)$"
 )
@@ -32,7 +32,7 @@ def load_slim_checkpoint(model: tf.keras.Model, path: str, scope: str) -> None:
     """Copies a TF-Slim checkpoint into ``model``: every weight of it, or none and an error.
 
     The weight ``w`` of the layer "a.b" is read from "scope/a/b/w", under TF-Slim's name for ``w``.
-    Classifiers, the step counter, moving averages and optimiser slots of the checkpoint are left out, and so
+    Classifiers, the step counter, moving averages and optimizer slots of the checkpoint are ignored, and so
     is everything outside ``scope``. Any other variable under ``scope`` means another network.
 
     Args:
@@ -41,21 +41,21 @@ def load_slim_checkpoint(model: tf.keras.Model, path: str, scope: str) -> None:
         scope: First part of the variables' names, such as "InceptionV1".
 
     Raises:
-        ValueError: If the file cannot be read, lacks a weight, holds one in another shape, one that the model
-            has no place for, or one that is not finite. Says which. The model is unchanged then.
+        ValueError: If the file cannot be read, lacks a weight, holds one in another shape, one that does not
+            belong to the model, or one that is not finite. The message lists them. The model is unchanged.
     """
     reader = _open(path)
-    slots = {
-        f"{scope}/{layer.replace('.', '/')}/{weight}": Slot(variable, tuple(variable.shape))
-        for (layer, weight), variable in weights_by_name(model, _SLIM_WEIGHTS).items()
+    specs = {
+        f"{scope}/{layer.replace('.', '/')}/{weight}": WeightSpec(variable, tuple(variable.shape))
+        for (layer, weight), variable in variables_by_name(model, _SLIM_WEIGHTS).items()
     }
-    fill(
-        slots,
+    assign_weights(
+        specs,
         reader.get_variable_to_shape_map(),
         lambda name: _read(reader, name, path),
         path=path,
         content=f"a checkpoint of {scope}",
-        leave_out=lambda name: not name.startswith(f"{scope}/") or bool(_SLIM_EXTRAS.search(name)),
+        ignore=lambda name: not name.startswith(f"{scope}/") or bool(_SLIM_EXTRAS.search(name)),
     )
 
 

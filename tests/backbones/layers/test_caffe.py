@@ -69,7 +69,7 @@ def test_a_reducing_maximum_of_even_maps(sides):
 def test_convolutions_are_padded_alike_on_both_sides(size, strides):
     x, kernel, bias = draw(2, 8, 9, 2), draw(4, 2, size, size), draw(4)
     layer = tf.keras.layers.Conv2D(4, size, strides=strides)
-    network = model(lambda images: layer(caffe_layers.padded(images, size, "conv")))
+    network = model(lambda images: layer(caffe_layers.pad_for_convolution(images, size, "conv")))
     layer.set_weights([kernel.transpose(2, 3, 1, 0), bias])
     want = caffe_oracle.convolve(x, kernel, bias, strides, size // 2)
     np.testing.assert_allclose(network(x), want, atol=1e-5)

@@ -1,1 +1,1 @@
-"""Reads PyTorch state dicts without PyTorch and without running their code."""
+"""Reads PyTorch state dicts without PyTorch and without running the code that they may hold."""

@@ -1,7 +1,7 @@
-"""The pickle in a PyTorch file: which numbers make up which tensor. No code that it might hold is run.
+"""Reads the pickle in a PyTorch file, which says how storages make up tensors, without running its code.
 
-Pickles can call any function there is. The reader here knows the few that make up tensors, has its own in
-their place, and refuses every other name before it is looked up.
+A pickle can call any function. The reader here has its own version of the few functions that rebuild tensors,
+and refuses every other name before it is looked up.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ _STORAGES = {
 }
 
 
-class RefusedError(ValueError):
-    """The file holds what no state dict holds."""
+class InvalidStateDictError(ValueError):
+    """The file holds anything that a state dict does not hold."""
 
 
 @dataclass(frozen=True)
 class Storage:
-    """Numbers that tensors are views of, under the key by which the file knows them."""
+    """Numbers that tensors are views of, and their key in the file."""
 
     key: str
     numbers: np.ndarray
 
 
 class TensorUnpickler(pickle.Unpickler):
-    """Unpickles tensors, as arrays that are views of their storages, in mappings and nothing else.
+    """Unpickles mappings of tensors, as arrays that are views of their storages, and nothing else.
 
     Args:
-        file: Stands at the pickle, and after `load` behind it.
+        file: Positioned at the pickle; `load` leaves it behind the pickle.
         name: Of the pickle, for messages.
-        numbers: From a storage's key, type of numbers and their count to one array of them.
+        numbers: Returns the array of a storage, given its key, dtype and count.
     """
 
     def __init__(self, file: BinaryIO, name: str, numbers: Callable[[str, np.dtype, int], np.ndarray]):
@@ -58,41 +58,41 @@ class TensorUnpickler(pickle.Unpickler):
         self._storages: dict[str, Storage] = {}
 
     def load(self) -> Any:
-        """Returns what is pickled.
+        """Returns the pickled object.
 
         Raises:
-            RefusedError: If the pickle is damaged, or asks for anything but tensors.
+            InvalidStateDictError: If the pickle is damaged, or asks for anything but tensors.
         """
         try:
             return super().load()
-        except (RefusedError, zipfile.BadZipFile, OSError):
+        except (InvalidStateDictError, zipfile.BadZipFile, OSError):
             raise
         # Damaged pickles end in any of these, as the documentation of pickle warns.
         except (pickle.UnpicklingError, ArithmeticError, AttributeError, EOFError, LookupError, MemoryError,
                 TypeError, ValueError, RecursionError) as error:  # fmt: skip
-            raise RefusedError(f"its {self._name} is damaged or cut short: {error}") from error
+            raise InvalidStateDictError(f"its {self._name} is damaged or cut short: {error}") from error
 
     def find_class(self, module: str, name: str) -> Any:
-        """Returns what stands here for a name of PyTorch's; refuses every other."""
+        """Returns the replacement of a PyTorch function or class; refuses every other name."""
         if (module, name) == ("collections", "OrderedDict"):
             return OrderedDict
-        # The second is that of PyTorch before 0.4, which knew no gradients of tensors.
+        # The second is from PyTorch before 0.4, whose tensors had no gradients.
         if module == "torch._utils" and name in ("_rebuild_tensor_v2", "_rebuild_tensor"):
             return self._tensor
         if (module, name) == ("torch._utils", "_rebuild_parameter"):
             return self._parameter
         if module == "torch" and name in _STORAGES:
             return name
-        raise RefusedError(
-            f"its pickle asks for {module}.{name}, which is no part of a tensor and was not run. Save "
+        raise InvalidStateDictError(
+            f"its pickle asks for {module}.{name}, which does not belong to a tensor and was not run. Save "
             "model.state_dict(), in float32, and nothing else."
         )
 
     def persistent_load(self, pid: Any) -> Storage:
-        """Returns the storage that a pickled identity names: ("storage", type, key, device, count)."""
+        """Returns the storage with a persistent id: ("storage", type, key, device, count)."""
         kind, storage_type, key, _, count = pid
         if kind != "storage" or storage_type not in _STORAGES or not isinstance(key, str):
-            raise RefusedError(f"its pickle asks for an unknown object {pid!r}.")
+            raise InvalidStateDictError(f"its pickle asks for an unknown object {pid!r}.")
         if key not in self._storages:
             dtype = np.dtype(_STORAGES[storage_type])
             self._storages[key] = Storage(key, self._numbers(key, dtype, count))
@@ -110,11 +110,15 @@ class TensorUnpickler(pickle.Unpickler):
     ) -> np.ndarray:
         numbers = storage.numbers
         if len(sizes) != len(strides) or min((offset, *sizes, *strides)) < 0:
-            raise RefusedError(f"a tensor of storage {storage.key} has sizes {sizes} and strides {strides}.")
+            raise InvalidStateDictError(
+                f"a tensor of storage {storage.key} has sizes {sizes} and strides {strides}."
+            )
         last = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides))
         count = math.prod(sizes)
         if count and (last >= len(numbers) or count > len(numbers)):
-            raise RefusedError(f"a tensor of sizes {sizes} reaches beyond its storage {storage.key}.")
+            raise InvalidStateDictError(
+                f"a tensor of sizes {sizes} reaches beyond its storage {storage.key}."
+            )
         if not count:
             return np.empty(sizes, numbers.dtype)
         steps = [stride * numbers.itemsize for stride in strides]

@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from profs_tf.backbones.weights.pytorch.unpickler import RefusedError, TensorUnpickler
+from profs_tf.backbones.weights.pytorch.unpickler import InvalidStateDictError, TensorUnpickler
 
-START = b"PK\x03\x04"
+MAGIC = b"PK\x03\x04"
 
 
-def read_archive(path: str) -> Any:
-    """Returns what is pickled in the archive, its tensors as arrays.
+def read_zip(path: str) -> Any:
+    """Returns the object that is pickled in a zip file, its tensors as arrays.
 
     Raises:
-        RefusedError: If it holds what no state dict holds.
+        InvalidStateDictError: If it holds anything that a state dict does not hold.
         zipfile.BadZipFile, OSError, EOFError, NotImplementedError, zlib.error: If it is damaged.
     """
     with zipfile.ZipFile(path) as archive:
@@ -36,7 +36,9 @@ class _Members:
         self._archive = archive
         pickles = [name for name in archive.namelist() if name.split("/")[1:] == ["data.pkl"]]
         if len(pickles) != 1:
-            raise RefusedError(f"the archive holds {len(pickles)} members NAME/data.pkl instead of one.")
+            raise InvalidStateDictError(
+                f"the archive holds {len(pickles)} members NAME/data.pkl instead of one."
+            )
         self._root = pickles[0].rsplit("/", 1)[0]
         self._big_endian = self.has("byteorder") and self.read("byteorder") == b"big"
 
@@ -45,15 +47,17 @@ class _Members:
 
     def read(self, member: str) -> bytes:
         if not self.has(member):
-            raise RefusedError(f"the archive lacks {self._root}/{member}.")
+            raise InvalidStateDictError(f"the archive lacks {self._root}/{member}.")
         info = self._archive.getinfo(f"{self._root}/{member}")
         # PyTorch never compresses; refusing it bounds the memory by the size of the file.
         if info.compress_type != zipfile.ZIP_STORED:
-            raise RefusedError(f"{info.filename} is compressed, which torch.save never does.")
+            raise InvalidStateDictError(f"{info.filename} is compressed, which torch.save never does.")
         return self._archive.read(info)
 
     def numbers(self, key: str, dtype: np.dtype, count: int) -> np.ndarray:
         content = self.read(f"data/{key}")
         if len(content) != count * dtype.itemsize:
-            raise RefusedError(f"storage {key} has {len(content)} bytes instead of {count * dtype.itemsize}.")
+            raise InvalidStateDictError(
+                f"storage {key} has {len(content)} bytes instead of {count * dtype.itemsize}."
+            )
         return np.frombuffer(content, dtype.newbyteorder(">" if self._big_endian else "<"))

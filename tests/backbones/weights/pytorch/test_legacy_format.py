@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profs_tf.backbones.weights.pytorch.file import read_tensors
+from profs_tf.backbones.weights.pytorch.state_dict import read_tensors
 from tests.backbones import torch_files
 from tests.backbones.torch_files import NOT_A_VIEW, Calls, draw, number, refused, text
 
@@ -103,7 +103,7 @@ def test_code_is_not_run_wherever_it_stands(tmp_path, place):
     pickles[at] = code[2:]
     path = tmp_path / "net.pth"
     path.write_bytes(b"\x80\x02".join(pickles))
-    refused(path, r"its pickle asks for \w+\.mkdir, which is no part of a tensor and was not run")
+    refused(path, r"its pickle asks for \w+\.mkdir, which does not belong to a tensor and was not run")
     assert not trace.exists()
 
 
@@ -134,7 +134,7 @@ def test_one_byte_less_or_more(tmp_path):
     path.write_bytes(content[:-1])
     refused(path, r"complete PyTorch file.*cut short: storage \d+ ends after \d+ of \d+ bytes")
     path.write_bytes(content + b"\0")
-    refused(path, "goes on behind its last storage")
+    refused(path, "has extra bytes after its last storage")
 
 
 def test_another_magic_number(tmp_path):
@@ -163,9 +163,9 @@ def test_a_tensor_beyond_its_storage(tmp_path, sizes, strides, offset, whole):
 
 def test_a_storage_that_is_not_what_the_state_dict_says(tmp_path):
     items = [("w", of_storage())]
-    refused(write(tmp_path, items, {}), "its list of storages is not that of its tensors")
-    refused(write(tmp_path, items, {"6": STORAGE}), "its list of storages is not that of its tensors")
-    refused(write(tmp_path, items, {"5": STORAGE, "6": STORAGE}), "its list of storages is not that")
+    refused(write(tmp_path, items, {}), "its list of storages does not match its tensors")
+    refused(write(tmp_path, items, {"6": STORAGE}), "its list of storages does not match its tensors")
+    refused(write(tmp_path, items, {"5": STORAGE, "6": STORAGE}), "its list of storages does not match")
     refused(write(tmp_path, items, {"5": STORAGE}, counts=11), "storage 5 has 11 numbers instead of 12")
     refused(write(tmp_path, items, {"5": STORAGE}, counts=-1), "storage 5 has -1 numbers instead of 12")
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profs_tf.backbones.weights.pytorch.file import read_tensors
+from profs_tf.backbones.weights.pytorch.state_dict import read_tensors
 from tests.backbones import torch_files
 from tests.backbones.torch_files import Calls, draw, refused
 
@@ -70,7 +70,7 @@ def test_code_is_not_run(tmp_path, protocol):
     pickle.loads(content)
     trace.rmdir()
     path = torch_files.write(tmp_path / "net.pth", content, [])
-    refused(path, r"its pickle asks for \w+\.mkdir, which is no part of a tensor and was not run")
+    refused(path, r"its pickle asks for \w+\.mkdir, which does not belong to a tensor and was not run")
     assert not trace.exists()
 
 
@@ -83,7 +83,7 @@ def test_other_names_are_refused(tmp_path, name):
     content = b"\x80\x04" + b"".join(map(torch_files.text, name.split("\n")))
     path = torch_files.write(tmp_path / "net.pth", content + b"\x93.", [])
     shown = re.escape(".".join(name.split("\n")))
-    refused(path, f"its pickle asks for {shown}, which is no part of a tensor")
+    refused(path, f"its pickle asks for {shown}, which does not belong to a tensor")
 
 
 @pytest.mark.parametrize("kept", [0.1, 0.5, 0.9, 0.999])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from profs_tf.backbones.weights.converted import is_converted, load_converted, read_manifest, save_converted
+from profs_tf.backbones.weights.archive import is_archive, load_archive, read_manifest, save_archive
 
 
 def network(name="net", filters=4, more=False):
@@ -31,7 +31,7 @@ def saved(tmp_path):
     source.write_bytes(b"weights")
     model = network()
     path = tmp_path / "net.h5"
-    manifest = save_converted(model, str(path), [str(source)])
+    manifest = save_archive(model, str(path), [str(source)])
     assert sorted(file.name for file in tmp_path.iterdir()) == ["net.h5", "published.bin"]
     return model, path, manifest
 
@@ -45,7 +45,7 @@ def zeros(**options):
 def test_every_weight_comes_back(saved):
     model, path, _ = saved
     other = zeros()
-    load_converted(other, str(path))
+    load_archive(other, str(path))
     for left, right in zip(model.get_weights(), other.get_weights()):
         np.testing.assert_array_equal(left, right)
 
@@ -82,20 +82,20 @@ def test_the_manifest(saved):
 
 
 def test_it_knows_its_files(saved, tmp_path):
-    assert is_converted(saved[1])
+    assert is_archive(saved[1])
     plain = tmp_path / "plain.h5"
     saved[0].save_weights(plain)
-    assert not is_converted(plain)
-    assert not is_converted(tmp_path / "published.bin")
-    assert not is_converted(tmp_path)
-    assert not is_converted("nothing.h5")
-    assert not is_converted("imagenet")
+    assert not is_archive(plain)
+    assert not is_archive(tmp_path / "published.bin")
+    assert not is_archive(tmp_path)
+    assert not is_archive("nothing.h5")
+    assert not is_archive("imagenet")
 
 
 def refused(path, message, **options):
     model = zeros(**options)
     with pytest.raises(ValueError, match=message) as caught:
-        load_converted(model, str(path))
+        load_archive(model, str(path))
     assert re.match("`pretrained` must ", str(caught.value))
     assert str(path) in str(caught.value)
     assert not any(np.any(value) for value in model.get_weights())
@@ -136,10 +136,10 @@ def test_a_truncated_file(saved, kept):
     saved[1].write_bytes(content[: int(kept * len(content))])
     refused(saved[1], "`pretrained` must")
     with pytest.raises(ValueError, match="`pretrained` must be a complete HDF5 file"):
-        is_converted(saved[1])
+        is_archive(saved[1])
 
 
 def test_nothing_is_left_of_a_failed_conversion(tmp_path):
     with pytest.raises(OSError, match="nothing"):
-        save_converted(network(), str(tmp_path / "net.h5"), [str(tmp_path / "nothing")])
+        save_archive(network(), str(tmp_path / "net.h5"), [str(tmp_path / "nothing")])
     assert not list(tmp_path.iterdir())

@@ -1,8 +1,8 @@
-"""One HDF5 file for the weights of any backbone, whatever the format they were published in.
+"""One HDF5 format for the weights of any backbone, whatever format they were published in.
 
-The file is what ``save_weights`` of Keras writes, so that ``load_weights`` of Keras reads it, and holds one
-data set more: "manifest", a JSON text with the network's name, the source's file name and SHA-256, the
-scaling of images inside the network, and name and shape of every weight with one SHA-256 over them all.
+An archive is what ``save_weights`` of Keras writes, so that ``load_weights`` of Keras reads it, with one more
+data set: "manifest", a JSON text with the network's name, the source's file name and SHA-256, the scaling of
+images inside the network, and name and shape of every weight with one SHA-256 over them all.
 """
 
 from __future__ import annotations
@@ -11,33 +11,23 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable
-from typing import Callable
 
 import h5py
 import numpy as np
 import tensorflow as tf
 
-from profs_tf.backbones.weights.assign import Slot, fill_from_arrays
+from profs_tf.backbones.weights.assign import WeightSpec, assign_arrays
 
 _MANIFEST = "manifest"
 _FORMAT = "profs_tf backbone weights, version 1"
 
 
-def load_pretrained(model: tf.keras.Model, path: str, load_published: Callable[[], None]) -> None:
-    """Fills ``model`` from a converted file, or by ``load_published`` where ``path`` is none.
+def is_archive(path: str) -> bool:
+    """Returns whether ``path`` is a file that `save_archive` wrote, by its content.
 
     Raises:
-        ValueError: If the file is converted and not wholly what its manifest and ``model`` say, or what
-            ``load_published`` raises.
+        ValueError: If it is an HDF5 file that is cut short.
     """
-    if is_converted(path):
-        load_converted(model, path)
-    else:
-        load_published()
-
-
-def is_converted(path: str) -> bool:
-    """Returns whether ``path`` is a file of `save_converted`, by its content."""
     if not (os.path.isfile(path) and h5py.is_hdf5(path)):
         return False
     try:
@@ -47,12 +37,12 @@ def is_converted(path: str) -> bool:
         raise ValueError(f"`pretrained` must be a complete HDF5 file, got {str(path)!r}: {error}") from error
 
 
-def save_converted(model: tf.keras.Model, path: str, source: list[str]) -> dict:
+def save_archive(model: tf.keras.Model, path: str, source: list[str]) -> dict:
     """Writes the weights of a backbone and their manifest.
 
     Args:
         model: A backbone of this package with the weights of ``source``.
-        path: Of the new file, which ends in ".h5". It appears when it is complete, not before.
+        path: Of the new file, which ends in ".h5". It appears only when it is complete.
         source: The files that the weights were read from.
 
     Returns:
@@ -81,7 +71,7 @@ def save_converted(model: tf.keras.Model, path: str, source: list[str]) -> dict:
 
 
 def read_manifest(path: str) -> dict:
-    """Returns the manifest of a converted file.
+    """Returns the manifest of an archive.
 
     Raises:
         ValueError: If the file cannot be read or its manifest is of another version.
@@ -92,16 +82,18 @@ def read_manifest(path: str) -> dict:
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"`pretrained` must hold a manifest, got {str(path)!r}: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
-        raise ValueError(f"`pretrained` must be {_FORMAT}, got {str(path)!r} of another. Convert it anew.")
+        raise ValueError(
+            f"`pretrained` must be {_FORMAT}, got {str(path)!r} of another version. Convert it again."
+        )
     return manifest
 
 
-def load_converted(model: tf.keras.Model, path: str) -> None:
-    """Copies a file of `save_converted` into ``model``: every weight of it, or none and an error.
+def load_archive(model: tf.keras.Model, path: str) -> None:
+    """Copies an archive into ``model``: every weight of it, or none and an error.
 
     Raises:
         ValueError: If the file is damaged, is of another backbone, or does not hold exactly the weights of
-            ``model`` with the SHA-256 of its manifest. The model is unchanged then.
+            ``model`` with the SHA-256 of its manifest. The model is unchanged.
     """
     manifest = read_manifest(path)
     if manifest["backbone"] != model.name:
@@ -119,8 +111,10 @@ def load_converted(model: tf.keras.Model, path: str) -> None:
             f"`pretrained` must hold the weights that its manifest names, got {str(path)!r} with another "
             "SHA-256. The file is damaged or was changed; convert the source again."
         )
-    slots = {name: Slot(variable, tuple(variable.shape)) for name, variable in _variables(model).items()}
-    fill_from_arrays(slots, values, path=path, content=f"a file of {model.name}")
+    specs = {
+        name: WeightSpec(variable, tuple(variable.shape)) for name, variable in _variables(model).items()
+    }
+    assign_arrays(specs, values, path=path, content=f"a file of {model.name}")
 
 
 def _variables(model: tf.keras.Model) -> dict[str, tf.Variable]:
@@ -128,7 +122,7 @@ def _variables(model: tf.keras.Model) -> dict[str, tf.Variable]:
 
 
 def _member(name: str) -> str:
-    """Where Keras writes the weight "layer/kernel"."""
+    """Returns where Keras stores the weight "layer/kernel"."""
     return f"{name.rsplit('/', 1)[0]}/{name}:0"
 
 
