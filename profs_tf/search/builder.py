@@ -1,6 +1,6 @@
-"""Embeds pictures into an index: in parallel, in bounded memory, and so that a kill costs a chunk at most.
+"""Embeds pictures into an index: in parallel, in bounded memory; a kill loses at most the current chunks.
 
-Shapes: N images, D embedding dimension.
+Shapes: N images, n images of a chunk, D embedding dimension.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from tqdm import tqdm
 
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.decoding import UnreadableImageError
+from profs_tf.search.chunks import Chunk
 from profs_tf.search.source import IndexSource, Stamp, source_of
-from profs_tf.search.storage import Chunk, IndexFolder
+from profs_tf.search.storage import IndexFolder
 from profs_tf.serving.loaded import SavedEmbedder
 from profs_tf.utils.threads import in_threads
 
@@ -34,56 +35,64 @@ def build_index(
 ) -> None:
     """Writes the index of a folder's pictures, or of an `ImageList`; see `ImageIndex.build`.
 
-    Files are read, decoded and embedded in as many threads as there are cores, a few batches each. Batches
-    are cut alike whatever is done already, so an index that was killed and built on is that of one run, to
-    the bit.
+    Threads, one for each core, read, decode and embed a few batches each. The batches depend on the pictures
+    alone, so an index whose build was killed and continued equals, bit for bit, one built in a single run.
     """
     if batch_size < 1:
         raise ValueError(f"`batch_size` must be >= 1, got {batch_size}.")
     source, model, folder = source_of(images), SavedEmbedder(embedder), IndexFolder(path)
     identity = {"embedder": model.path, "embedder_sha256": model.sha256, "root": source.root}
-    folder.begin(identity, overwrite)
+    with folder.building(identity, overwrite):
+        _build(source, model, folder, identity, batch_size, skip_unreadable, progress)
+
+
+def _build(
+    source: IndexSource,
+    model: SavedEmbedder,
+    folder: IndexFolder,
+    identity: dict[str, Any],
+    batch_size: int,
+    skip_unreadable: bool,
+    progress: bool,
+) -> None:
     parts = source.chunks()
     stamps = [source.stamps(part) for part in parts]
     keys = [_key(model, batch_size, chunk_stamps) for chunk_stamps in stamps]
-    finished = _Finished(folder)
-    missing = [
-        (key, part) for key, part in zip(keys, parts) if not (finished.has(key) or folder.has_chunk(key))
-    ]
-    done = len(source.names) - sum(part.stop - part.start for _, part in missing)
-    with tqdm(
-        total=len(source.names), initial=done, desc="index", unit=" images", disable=not progress
-    ) as bar:
-        for key, chunk in _embedded(source, model, missing, batch_size, skip_unreadable, bar):
-            folder.write_chunk(key, chunk)
+    finished, chunks = _FinishedIndex(folder), folder.chunks
+    missing = [(key, part) for key, part in zip(keys, parts) if not (finished.has(key) or chunks.has(key))]
+    num_images = len(source.names)
+    done = num_images - sum(part.stop - part.start for _, part in missing)
+    with tqdm(total=num_images, initial=done, desc="index", unit=" images", disable=not progress) as bar:
+        for key, chunk in _embed_chunks(source, model, missing, batch_size, skip_unreadable, bar):
+            chunks.write(key, chunk)
 
     def read(key: str) -> Chunk:
-        return finished.read(key) if finished.has(key) else folder.read_chunk(key)
+        return finished.read(key) if finished.has(key) else chunks.read(key)
 
     unreadable = {key: read(key).unreadable for key in keys}
     if not skip_unreadable:
         _refuse_unreadable(unreadable)
     table = _table(source, keys, parts, stamps, unreadable)
     if not table["names"]:
-        raise ValueError(f"`images` must hold a picture that can be read, got none of {len(source.names)}.")
+        raise ValueError(f"`images` must hold a picture that can be read, got none of {num_images}.")
     pictures = source.images if isinstance(source.images, np.ndarray) else None
     folder.publish(identity, keys, (read(key) for key in keys), table, pictures)
 
 
 def _key(model: SavedEmbedder, batch_size: int, stamps: list[Stamp]) -> str:
-    """Returns the hash of what a chunk's embeddings depend on."""
+    """Returns the hash of everything a chunk's embeddings depend on."""
     return hashlib.sha256(json.dumps([model.sha256, batch_size, stamps]).encode()).hexdigest()
 
 
-def _embedded(
+def _embed_chunks(
     source: IndexSource,
     model: SavedEmbedder,
     missing: list[tuple[str, slice]],
     batch_size: int,
-    skip: bool,
+    skip_unreadable: bool,
     bar: tqdm,
 ) -> Iterator[tuple[str, Chunk]]:
-    """Yields key and `Chunk` of each chunk that is missing, in order."""
+    """Yields key and `Chunk` of each missing chunk, in order."""
     batches = [
         (key, slice(start, min(start + batch_size, part.stop)), part)
         for key, part in missing
@@ -92,7 +101,7 @@ def _embedded(
 
     def embed(item: tuple[str, slice, slice]) -> tuple[str, slice, slice, np.ndarray, dict[int, str]]:
         key, batch, part = item
-        return (key, batch, part, *_embed_batch(source, model, batch, skip))
+        return (key, batch, part, *_embed_batch(source, model, batch, skip_unreadable))
 
     embeddings: list[np.ndarray] = []
     unreadable: list[list[Any]] = []
@@ -106,23 +115,23 @@ def _embedded(
 
 
 def _embed_batch(
-    source: IndexSource, model: SavedEmbedder, batch: slice, skip: bool
+    source: IndexSource, model: SavedEmbedder, batch: slice, skip_unreadable: bool
 ) -> tuple[np.ndarray, dict[int, str]]:
-    """Returns embeddings and {position in the batch: reason} of the pictures that cannot be read."""
+    """Returns the embeddings, and {position in the batch: reason} of the unreadable pictures."""
     images = source.images[batch]
     if isinstance(images, np.ndarray):
         return model.embed_pictures(images), {}
     try:
         return model.embed_files(images), {}
     except UnreadableImageError:
-        if not skip:
+        if not skip_unreadable:
             raise
     embeddings, errors = model.embed_readable_files(images)
     return embeddings, {position: error.summary for position, error in errors.items()}
 
 
 def _refuse_unreadable(unreadable: dict[str, list[list[Any]]]) -> None:
-    """Raises the error of a picture that an earlier run skipped, where this one is not to."""
+    """Raises the error of a picture that an earlier build skipped and this one must not."""
     for errors in unreadable.values():
         for _, reason in errors:
             raise UnreadableImageError(reason)
@@ -135,7 +144,7 @@ def _table(
     stamps: list[list[Stamp]],
     unreadable: dict[str, list[list[Any]]],
 ) -> dict[str, Any]:
-    """Returns the columns of the images that are in the index, and the chunks' places."""
+    """Returns the columns of the indexed images, and which rows each chunk has."""
     table: dict[str, list[Any]] = {"names": [], "sizes": [], "mtimes_ns": [], "chunks": [], "unreadable": []}
     classes: list[str] = []
     for key, part, chunk_stamps in zip(keys, parts, stamps):
@@ -154,11 +163,11 @@ def _table(
     return {**table, "classes": None if source.classes is None else classes}
 
 
-class _Finished:
-    """The chunks of a finished index that is built anew."""
+class _FinishedIndex:
+    """The chunks of the finished index in the folder, which a new build reuses."""
 
     def __init__(self, folder: IndexFolder) -> None:
-        self._places: dict[str, tuple[slice, list[list[Any]]]] = {}
+        self._chunks: dict[str, tuple[slice, list[list[Any]]]] = {}
         try:
             manifest = folder.read_manifest()
             self._embeddings = folder.open_array(manifest, "embeddings")
@@ -166,11 +175,11 @@ class _Finished:
         except (FileNotFoundError, ValueError):
             # None yet, or one whose chunks cannot be used.
             return
-        self._places = {key: (slice(start, stop), unreadable) for key, start, stop, unreadable in chunks}
+        self._chunks = {key: (slice(start, stop), unreadable) for key, start, stop, unreadable in chunks}
 
     def has(self, key: str) -> bool:
-        return key in self._places
+        return key in self._chunks
 
     def read(self, key: str) -> Chunk:
-        place, unreadable = self._places[key]
-        return Chunk(np.array(self._embeddings[place]), unreadable)
+        rows, unreadable = self._chunks[key]
+        return Chunk(np.array(self._embeddings[rows]), unreadable)

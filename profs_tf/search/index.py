@@ -1,4 +1,4 @@
-"""An index of pictures by their embeddings: built from a folder or a data set, asked with pictures.
+"""An index of pictures by their embeddings: built from a folder or a data set, searched by pictures.
 
     index = profs.ImageIndex.build("pictures", "runs/emoji/embedder", "pictures.index")
     for neighbor in index.query(["one.jpg"], k=8)[0]:
@@ -17,27 +17,29 @@ from typing import NamedTuple, Optional, Union
 import numpy as np
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.inputs.decoding import Picture
+from profs_tf.inputs.decoding import Picture, UnreadableImageError
 from profs_tf.metrics.neighbors import NearestSearch, Own
 from profs_tf.metrics.neighbors_faiss import FaissSearch
 from profs_tf.search.builder import build_index
+from profs_tf.search.source import size_and_mtime
 from profs_tf.search.storage import IndexFolder
 from profs_tf.serving.loaded import SavedEmbedder
 
 SEARCHES = ("exact", "faiss")
 
-# Query pictures that are embedded at once.
-_BATCH = 64
+# Query files that are embedded at once.
+_BATCH_SIZE = 64
+_Batch = Union[np.ndarray, list[Union[str, os.PathLike]]]
 
 
 class Neighbor(NamedTuple):
-    """An image that a query found.
+    """An indexed image near a query.
 
     Attributes:
         name: its path relative to the indexed folder, or its name in the data set.
         distance: from the query.
-        position: its place in the index.
-        class_name: its class, or None where the index knows none.
+        position: its index among the indexed images.
+        class_name: its class, or None if the index has no classes.
     """
 
     name: str
@@ -47,7 +49,7 @@ class Neighbor(NamedTuple):
 
 
 class ImageIndex:
-    """A finished index. Embeddings are mapped into memory, not read.
+    """A finished index. Embeddings are mapped into memory, not copied.
 
     Attributes:
         path: its folder.
@@ -57,9 +59,9 @@ class ImageIndex:
         embeddings: float32 `[N, D]`, read-only.
         embedding_dim: D.
         normalized: whether all embeddings have length 1.
-        unreadable: list of (name, reason) of the pictures that were skipped.
-        embedder: path of the SavedModel, as it was when the index was built.
-        embedder_sha256: hash over its files.
+        unreadable: list of (name, reason) of the skipped pictures.
+        embedder: path of the SavedModel when the index was built.
+        embedder_sha256: hash of its weights and preprocessing, see `SavedEmbedder`.
     """
 
     def __init__(self, path: Union[str, os.PathLike]) -> None:
@@ -91,28 +93,29 @@ class ImageIndex:
         overwrite: bool = False,
         progress: bool = False,
     ) -> ImageIndex:
-        """Embeds pictures and writes their index; goes on with one that was begun, or has become old.
+        """Embeds pictures and writes their index; continues an unfinished one, updates an old one.
 
-        Only pictures whose name, size or time of change is new are embedded, with those of their chunk (about
-        a thousand). A kill loses the chunks at work; the index that is built on has the same bits.
+        Only pictures with a new name, size or modification time are embedded, with those of their chunk
+        (about a thousand). A kill loses the current chunks; the continued index has the same bits.
 
         Args:
-            images: a folder, of which all pictures at any depth are taken, or an `ImageList`.
+            images: a folder, whose pictures at any depth are indexed, or an `ImageList`.
             embedder: folder of a SavedModel that `save_embedder` wrote.
             path: folder of the index.
             batch_size: images embedded at once.
-            skip_unreadable: whether pictures that cannot be read are left out, and named in `unreadable`.
-            overwrite: whether an index by another embedder or of other pictures is replaced.
+            skip_unreadable: whether unreadable pictures are left out, and named in `unreadable`.
+            overwrite: whether an index of another embedder or of other pictures is replaced.
             progress: whether to show a progress bar.
 
         Returns:
             The index. Memory: some batches of files, two chunks of embeddings, and about 300 bytes an image.
 
         Raises:
-            UnreadableImageError: a picture cannot be read; the message names it.
-            ValueError: an index by another embedder or of other pictures is there.
-            FileExistsError: the folder holds something else.
-            FileNotFoundError, NotADirectoryError: no SavedModel, no folder.
+            UnreadableImageError: If a picture cannot be read; the message names it.
+            ValueError: If the folder holds an index of another embedder or of other pictures, or another
+                process is building it.
+            FileExistsError: If the folder holds something else.
+            FileNotFoundError, NotADirectoryError: If there is no SavedModel, or no folder.
         """
         build_index(
             images,
@@ -127,11 +130,11 @@ class ImageIndex:
 
     @classmethod
     def load(cls, path: Union[str, os.PathLike]) -> ImageIndex:
-        """Opens an index that was built.
+        """Opens a finished index; reads its files once for their checksums.
 
         Raises:
-            FileNotFoundError: there is none, or it is not finished.
-            ValueError: it is of another version.
+            FileNotFoundError: If there is none, or it is not finished.
+            ValueError: If it is damaged or has another format.
         """
         return cls(path)
 
@@ -152,24 +155,28 @@ class ImageIndex:
 
         Args:
             pictures: paths of picture files, or uint8 `[H, W, 3]` arrays.
-            k: how many for each.
-            embedder: folder of the SavedModel; None: where it was when the index was built.
+            k: neighbors of each query.
+            embedder: folder of the SavedModel; None: the path at which it was when the index was built.
             distance: "euclidean" or "cosine".
-            search: "exact", or "faiss" where that is installed.
-            exclude_self: whether a file that is in the index is not found by itself.
+            search: "exact", or "faiss" if it is installed.
+            exclude_self: whether a file that is in the index is excluded from its own neighbors.
 
         Returns:
             A list of Q lists of k `Neighbor`, the nearest first. O(N D) time a query.
 
         Raises:
-            ValueError: the embedder is another than the index's, no pictures, k out of its range.
-            UnreadableImageError: a picture cannot be read; the message names it.
+            ValueError: If the embedder is not the index's, there are no pictures, or k is out of range.
+            UnreadableImageError: If a picture cannot be read; the message names it.
         """
         pictures = list(pictures)
         if not pictures:
             raise ValueError("`pictures` must hold at least one picture, got none.")
+        check_files(pictures)
         model = self._checked_embedder(embedder or self.embedder)
-        parts = [_embed(model, picture) for picture in _batches(pictures)]
+        parts = [
+            model.embed_files(batch) if isinstance(batch, list) else model.embed_pictures(batch[None])
+            for batch in _batches(pictures)
+        ]
         own = [self.position_of(picture) if exclude_self else -1 for picture in pictures]
         return self._neighbors(np.concatenate(parts), k, own, distance, search)
 
@@ -181,11 +188,11 @@ class ImageIndex:
         distance: str = "euclidean",
         search: str = "exact",
     ) -> list[list[Neighbor]]:
-        """Finds the images nearest to images of the index, which are themselves left out.
+        """Finds the images nearest to indexed images, each excluded from its own neighbors.
 
         Args:
-            positions: Q places in the index.
-            k: as for `query`, like the rest and the result.
+            positions: Q indices of indexed images.
+            k: as for `query`, like the other arguments and the result.
             distance: likewise.
             search: likewise.
         """
@@ -200,33 +207,31 @@ class ImageIndex:
         return self._neighbors(self.embeddings[positions], k, positions, distance, search)
 
     def picture(self, position: int) -> Union[str, np.ndarray]:
-        """Returns the path of an indexed picture, or the picture itself, uint8 `[H, W, 3]`, of a data set."""
+        """Returns the path of an indexed picture, or for a data set in memory its uint8 `[H, W, 3]`."""
         if self._pictures is not None:
             return self._pictures[position]
-        return self._file(position)
-
-    def _file(self, position: int) -> str:
         return os.path.join(self.root, self.names[position])
 
     def position_of(self, picture: Picture) -> int:
-        """Returns the place of a picture file in the index, or -1 where it is not in it."""
+        """Returns the position of a picture file in the index, or -1 if it is not indexed."""
         if isinstance(picture, np.ndarray):
             return -1
-        # As a link that was indexed itself, else as what it leads to.
-        found = self._places.get(_without_links_above(os.fspath(picture)), -1)
-        return found if found >= 0 else self._places.get(os.path.realpath(picture), -1)
+        # First as a link that was itself indexed, then as its target.
+        found = self._positions.get(_resolve_folder(os.fspath(picture)), -1)
+        return found if found >= 0 else self._positions.get(os.path.realpath(picture), -1)
 
     def changed(self, positions: Iterable[int]) -> list[str]:
-        """Returns the names of those images whose file is no longer what was embedded."""
+        """Returns the names of those images whose file has changed since it was embedded."""
         if self._pictures is not None:
             return []
-        return [self.names[i] for i in dict.fromkeys(positions) if _stamp(self._file(i)) != self._stamps[i]]
+        unique = dict.fromkeys(positions)
+        return [self.names[i] for i in unique if size_and_mtime(str(self.picture(i))) != self._stamps[i]]
 
     @functools.cached_property
-    def _places(self) -> dict[str, int]:
+    def _positions(self) -> dict[str, int]:
         if self._pictures is not None:
             return {}
-        paths = (_without_links_above(os.path.join(self.root, name)) for name in self.names)
+        paths = (_resolve_folder(os.path.join(self.root, name)) for name in self.names)
         return {path: position for position, path in enumerate(paths)}
 
     def _checked_embedder(self, path: Union[str, os.PathLike]) -> SavedEmbedder:
@@ -247,44 +252,44 @@ class ImageIndex:
         if (search, distance) not in self._searches:
             self._searches[search, distance] = kind(self.embeddings, distance=distance)
         found = self._searches[search, distance].search(embeddings, k, own=own)
+        classes = self.class_names
         return [
-            [self._neighbor(position, value) for position, value in zip(*row)]
+            [
+                Neighbor(self.names[i], value, i, None if classes is None else classes[i])
+                for i, value in zip(*row)
+            ]
             for row in zip(*(values.tolist() for values in found))
         ]
 
-    def _neighbor(self, position: int, distance: float) -> Neighbor:
-        class_name = None if self.class_names is None else self.class_names[position]
-        return Neighbor(self.names[position], distance, position, class_name)
+
+def check_files(pictures: Iterable[Picture]) -> None:
+    """Raises UnreadableImageError for the first picture file that cannot be opened; reads none of them."""
+    for picture in pictures:
+        if isinstance(picture, np.ndarray):
+            continue
+        try:
+            with open(picture, "rb"):
+                pass
+        except OSError as error:
+            raise UnreadableImageError(f"{picture}: {error.strerror}") from error
 
 
-def _batches(pictures: list[Picture]) -> list[Union[np.ndarray, list[Union[str, os.PathLike]]]]:
-    """Splits pictures into files that are embedded together, and arrays that are so one by one."""
-    batches: list[Union[np.ndarray, list[Union[str, os.PathLike]]]] = []
+def _batches(pictures: list[Picture]) -> list[_Batch]:
+    """Groups successive files into batches; every array, whose size may differ, is a batch of its own."""
+    batches: list[_Batch] = []
     for picture in pictures:
         last = batches[-1] if batches else None
         if isinstance(picture, np.ndarray):
             batches.append(picture)
-        elif isinstance(last, list) and len(last) < _BATCH:
+        elif isinstance(last, list) and len(last) < _BATCH_SIZE:
             last.append(picture)
         else:
             batches.append([picture])
     return batches
 
 
-def _embed(model: SavedEmbedder, batch: Union[np.ndarray, list[Union[str, os.PathLike]]]) -> np.ndarray:
-    return model.embed_files(batch) if isinstance(batch, list) else model.embed_pictures(batch[None])
-
-
-def _stamp(path: str) -> Optional[tuple[int, int]]:
-    try:
-        stat = os.stat(path)
-    except OSError:
-        return None
-    return stat.st_size, stat.st_mtime_ns
-
-
-def _without_links_above(path: str) -> str:
-    """Returns a file's path through its real folder; the file itself may be a link."""
+def _resolve_folder(path: str) -> str:
+    """Returns a file's path with the links of its folder resolved; the file itself may be a link."""
     folder, name = os.path.split(os.path.abspath(path))
     return os.path.join(_real_folder(folder), name)
 

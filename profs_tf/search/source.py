@@ -1,4 +1,4 @@
-"""What an index is made of: pictures by name, each with a stamp that tells whether it has changed.
+"""The pictures of an index by name, each with a stamp that changes when the picture does.
 
 N images.
 """
@@ -17,24 +17,24 @@ import numpy as np
 from profs_tf.datasets.folder import list_images
 from profs_tf.datasets.image_list import ImageList
 
-# A chunk ends at a name whose checksum this divides, or where it is full. Cut by names, chunks stay the same
-# where pictures come or go in others.
+# A chunk ends at a name whose checksum is divisible by the mean size, or when it is full. Boundaries by name
+# keep a chunk the same when pictures are added to or removed from others.
 _MEAN_CHUNK = 1024
 _LARGEST_CHUNK = 2048
 
 Stamp = list[Any]
-"""Name (str), bytes (int), time of change in ns (int) and SHA-256 (str) of a picture."""
+"""Name (str), bytes (int), modification time in ns (int) and SHA-256 (str) of a picture."""
 
 
 @dataclasses.dataclass(frozen=True)
 class IndexSource:
-    """Pictures to be indexed.
+    """The pictures to index.
 
     Attributes:
         root: folder that the names are relative to; "" where the pictures are in memory.
-        names: N paths relative to `root`, with "/", or for pictures in memory "CLASS/NUMBER".
+        names: N paths relative to `root`, with "/"; "CLASS/NUMBER" for pictures in memory.
         images: N absolute paths, or uint8 `[N, H, W, 3]`.
-        classes: N names of classes, or None where pictures have none.
+        classes: N class names, or None if the pictures have no classes.
     """
 
     root: str
@@ -48,21 +48,16 @@ class IndexSource:
         return isinstance(self.images, np.ndarray)
 
     def stamps(self, part: slice) -> list[Stamp]:
-        """Name, bytes, time of change in ns and SHA-256 of each picture; the hash only of those in memory.
-
-        A file that is not there, such as a link that leads nowhere, has 0 bytes; it cannot be read later.
-        """
+        """Name, bytes, modification time in ns and SHA-256 (only of pictures in memory) of each picture."""
         if self.is_in_memory:
             return [
                 [name, picture.nbytes, 0, hashlib.sha256(np.ascontiguousarray(picture).data).hexdigest()]
                 for name, picture in zip(self.names[part], self.images[part])
             ]
-        return [
-            [name, *_size_and_change(path), ""] for name, path in zip(self.names[part], self.images[part])
-        ]
+        return [[name, *size_and_mtime(path), ""] for name, path in zip(self.names[part], self.images[part])]
 
     def chunks(self) -> list[slice]:
-        """Slices that cover the pictures, of about a thousand each, cut where names say so."""
+        """Slices that cover the pictures, about a thousand each; the names determine the boundaries."""
         cuts, start = [], 0
         for position, name in enumerate(self.names, start=1):
             full = position - start == _LARGEST_CHUNK
@@ -72,10 +67,11 @@ class IndexSource:
         return cuts
 
 
-def _size_and_change(path: str) -> tuple[int, int]:
+def size_and_mtime(path: str) -> tuple[int, int]:
+    """Returns a file's bytes and modification time in ns; 0 and 0 if it is missing, as a broken link is."""
     try:
         stat = os.stat(path)
-    except FileNotFoundError:
+    except OSError:
         return 0, 0
     return stat.st_size, stat.st_mtime_ns
 
@@ -84,8 +80,8 @@ def source_of(images: Union[str, os.PathLike, ImageList]) -> IndexSource:
     """Makes a source of a folder (all pictures at any depth in it) or of an `ImageList`.
 
     Raises:
-        NotADirectoryError: the path is no folder.
-        ValueError: there is no picture in it, or images have bounding boxes, which no saved embedder takes.
+        NotADirectoryError: If the path is not a folder.
+        ValueError: If there is no picture in it, or images have bounding boxes, which no SavedModel supports.
     """
     if not isinstance(images, ImageList):
         paths = list_images(images)

@@ -1,11 +1,9 @@
-"""The folder of an index: what lies where, and how it is written so that a kill leaves nothing half done.
+"""The folder of an index: its files, their checksums, and when a folder is refused.
 
-While an index is made, `chunks/` holds one file for each chunk of pictures that is embedded, named by the
-hash of everything that its embeddings depend on. A finished index is `index.json`, written last, and the
-files that it names. So a changed picture, another model or another batch size is never mistaken for what was
-there.
+A finished index is `index.json`, written last, and the files that it names. `chunks/` holds what is embedded
+already while an index is built.
 
-Shapes: N images, n of a chunk, D embedding dimension.
+Shapes: N images, D embedding dimension.
 """
 
 from __future__ import annotations
@@ -14,16 +12,18 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Optional, Union
+from typing import Any, Optional, Union
 
 import numpy as np
 
+from profs_tf.search.chunks import Chunk, ChunkFolder, locked, replacing
 from profs_tf.utils.files import write_atomically
 
-FORMAT = 1
+# 2: the embedder's hash is that of its weights, and every file has a checksum.
+FORMAT = 2
 _MANIFEST_KEYS = {
     "embedder",
     "embedder_sha256",
@@ -32,20 +32,10 @@ _MANIFEST_KEYS = {
     "normalized",
     "embeddings",
     "images",
+    "checksums",
 }
 _TABLE_KEYS = {"names", "sizes", "mtimes_ns", "chunks", "unreadable", "classes"}
-
-
-class Chunk(NamedTuple):
-    """Embedded pictures.
-
-    Attributes:
-        embeddings: float32 `[n, D]`, of the pictures that could be read.
-        unreadable: [position in the chunk, reason] of the others.
-    """
-
-    embeddings: np.ndarray
-    unreadable: list[list[Any]]
+_BLOCK_BYTES = 1 << 20
 
 
 class IndexFolder:
@@ -53,6 +43,7 @@ class IndexFolder:
 
     Attributes:
         path: the folder.
+        chunks: what is embedded already, while the index is built.
     """
 
     def __init__(self, path: Union[str, os.PathLike]) -> None:
@@ -60,93 +51,127 @@ class IndexFolder:
         if not path:
             raise ValueError("`index` must name a folder for the index. Pass --index=FOLDER.")
         self.path = Path(path).expanduser()
-        self._manifest, self._chunks = self.path / "index.json", self.path / "chunks"
-        self._begun = self._chunks / "begun.json"
+        self.chunks = ChunkFolder(self.path / "chunks")
+        self._manifest, self._lock = self.path / "index.json", self.path / "build.lock"
 
-    def begin(self, identity: dict[str, Any], overwrite: bool) -> None:
-        """Makes the folder, or goes on with what is in it.
+    @contextlib.contextmanager
+    def building(self, identity: dict[str, Any], overwrite: bool) -> Iterator[None]:
+        """Creates the folder or continues with its content; no other process can build it meanwhile.
 
         Args:
-            identity: what must be the same to go on: `embedder_sha256` and `root`.
+            identity: `embedder_sha256` and `root`, which must not change between builds.
             overwrite: whether an index of another identity is replaced.
 
         Raises:
-            FileExistsError: the folder holds something else than an index.
-            NotADirectoryError: it is a file.
-            ValueError: it holds an index of another embedder or of other pictures.
+            FileExistsError: If the folder holds something other than an index.
+            NotADirectoryError: If it is a file or below one.
+            PermissionError: If it cannot be written.
+            ValueError: If it holds an index of another embedder, of other pictures or of another format, or
+                another process is building it.
         """
         if self.path.exists() and not self.path.is_dir():
             raise NotADirectoryError(f"`index` must be a folder, got the file {self.path}.")
         if above := next((parent for parent in self.path.parents if parent.is_file()), None):
             raise NotADirectoryError(f"`index` must be in a folder, got {self.path}, below the file {above}.")
-        known = [file for file in (self._manifest, self._begun) if file.exists()]
-        # Where nothing was embedded yet, nothing is lost: the embedder may have been the wrong one.
-        kept = [file for file in known if file == self._manifest or any(self._chunks.glob("*.npz"))]
-        if not known and self.path.is_dir() and any(item != self._chunks for item in self.path.iterdir()):
+        content = set(self.path.iterdir()) if self.path.exists() else set()
+        if not self._manifest.exists() and content - {self.chunks.path, self._lock}:
             raise FileExistsError(
                 f"`index` must be empty or an index, got {self.path}. Choose another folder."
             )
-        for file in [] if overwrite else kept:
-            _check_identity(self.path, _read_json(file, set(identity)), identity)
-        self._chunks.mkdir(parents=True, exist_ok=True)
-        write_atomically(self._begun, json.dumps(identity) + "\n")
+        with contextlib.ExitStack() as stack:
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(locked(self._lock))
+            except PermissionError as error:
+                raise PermissionError(
+                    f"`index` must be writable, got {self.path}: {error.strerror}. Choose another folder."
+                ) from error
+            if not overwrite:
+                self._check_identity(identity)
+            self.chunks.begin(identity)
+            yield
+
+    def _check_identity(self, wanted: dict[str, Any]) -> None:
+        """Raises ValueError if the finished index, or the one that was begun, is another one."""
+        finished = self.read_manifest() if self._manifest.exists() else None
+        for found in (finished, self.chunks.identity()):
+            if found is None:
+                continue
+            if found.get("embedder_sha256") != wanted["embedder_sha256"]:
+                raise ValueError(
+                    f"`embedder` must be the one of the index {self.path}, SHA-256 "
+                    f"{found.get('embedder_sha256')}, got {wanted['embedder_sha256']}. Pass --overwrite to "
+                    "embed everything by the new one."
+                )
+            if found.get("root") != wanted["root"]:
+                raise ValueError(
+                    f"`index` must be empty or of the same pictures, got {self.path} of "
+                    f"{found.get('root') or 'a data set'}. Choose another folder, or pass --overwrite to "
+                    "replace the index."
+                )
 
     def read_manifest(self) -> dict[str, Any]:
         """Returns index.json.
 
         Raises:
-            FileNotFoundError: there is no finished index.
-            ValueError: it was written by another version, or is damaged.
+            FileNotFoundError: If there is no finished index.
+            ValueError: If it has another format, or is damaged.
         """
         if not self._manifest.exists():
             begun = (
-                " It was begun, but not finished: build it again to go on." if self._begun.exists() else ""
+                " It was begun, but not finished: build it again to go on." if self.chunks.is_begun() else ""
             )
             raise FileNotFoundError(
                 f"`index` must be the folder of an index, but {self._manifest} is missing.{begun}"
             )
-        manifest = _read_json(self._manifest, set())
+        manifest = _parse(self._manifest)
         if manifest.get("format") != FORMAT:
             raise ValueError(
                 f"`index` must have format {FORMAT}, got {manifest.get('format')} in {self._manifest}. "
                 "Build it anew by --overwrite."
             )
-        return _read_json(self._manifest, _MANIFEST_KEYS)
+        if _MANIFEST_KEYS - set(manifest):
+            raise _damaged(self._manifest, "its keys are not those of an index")
+        if manifest.pop("checksum", None) != _manifest_checksum(manifest):
+            raise _damaged(self._manifest, "its checksum differs")
+        return manifest
 
     def read_images(self, manifest: dict[str, Any]) -> dict[str, Any]:
         """Returns the table of the images of a finished index.
 
         Raises:
-            ValueError: it is damaged.
+            ValueError: If it is damaged.
         """
-        return _read_json(self.path / manifest["images"], _TABLE_KEYS)
+        path = self._checked_file(manifest, "images")
+        table = _parse(path)
+        if _TABLE_KEYS - set(table):
+            raise _damaged(path, "its keys are not those of an index")
+        return table
 
     def open_array(self, manifest: dict[str, Any], name: str) -> np.ndarray:
         """Maps the embeddings or the pictures of a finished index into memory, read-only.
 
+        Reads the file once for its checksum.
+
         Raises:
-            ValueError: the file is damaged.
+            ValueError: If the file is damaged.
         """
-        path = self.path / manifest[name]
+        path = self._checked_file(manifest, name)
         try:
             return np.load(path, mmap_mode="r")
         except (OSError, ValueError, EOFError) as error:
             raise _damaged(path, error) from error
 
-    def has_chunk(self, key: str) -> bool:
-        """Whether a chunk's file is there."""
-        return self._chunk_path(key).exists()
-
-    def read_chunk(self, key: str) -> Chunk:
-        """Returns a chunk from its file."""
-        with np.load(self._chunk_path(key), allow_pickle=False) as archive:
-            return Chunk(archive["embeddings"], json.loads(str(archive["unreadable"])))
-
-    def write_chunk(self, key: str, chunk: Chunk) -> None:
-        """Writes a chunk's file, whole or not at all."""
-        unreadable = np.array(json.dumps(chunk.unreadable))
-        with _replacing(self._chunk_path(key)) as file:
-            np.savez(file, embeddings=chunk.embeddings, unreadable=unreadable)
+    def _checked_file(self, manifest: dict[str, Any], name: str) -> Path:
+        """Returns the path of a file that the manifest names; raises ValueError if its checksum differs."""
+        path = self.path / manifest[name]
+        try:
+            checksum = _file_checksum(path)
+        except OSError as error:
+            raise _damaged(path, error) from error
+        if checksum != manifest["checksums"].get(name):
+            raise _damaged(path, "its checksum differs")
+        return path
 
     def publish(
         self,
@@ -156,14 +181,14 @@ class IndexFolder:
         table: dict[str, Any],
         pictures: Optional[np.ndarray],
     ) -> None:
-        """Writes the finished index and removes what it replaces.
+        """Writes the finished index and removes the files that it replaces.
 
         Args:
-            identity: what the manifest says besides: embedder and root.
+            identity: further entries of the manifest: embedder and root.
             keys: the chunks' keys.
-            chunks: their `Chunk`, one after another; more than one is never held.
+            chunks: the `Chunk` of each key, one after another; only one is in memory at a time.
             table: columns of the images, and `chunks`.
-            pictures: uint8 `[N, H, W, 3]` to be kept with the index, or None.
+            pictures: uint8 `[N, H, W, 3]` to keep in the index, or None.
         """
         name = hashlib.sha256("".join(keys).encode()).hexdigest()[:16]
         files = {"embeddings": f"embeddings-{name}.npy", "images": f"images-{name}.json"}
@@ -171,7 +196,7 @@ class IndexFolder:
         write_atomically(self.path / files["images"], json.dumps(table) + "\n")
         if pictures is not None:
             files["pictures"] = f"pictures-{name}.npy"
-            with _replacing(self.path / files["pictures"]) as file:
+            with replacing(self.path / files["pictures"]) as file:
                 np.save(file, pictures)
         manifest = {
             "format": FORMAT,
@@ -180,9 +205,11 @@ class IndexFolder:
             "embedding_dim": shape[1],
             "normalized": normalized,
             **files,
+            "checksums": {kind: _file_checksum(self.path / file) for kind, file in files.items()},
         }
+        manifest["checksum"] = _manifest_checksum(manifest)
         write_atomically(self._manifest, json.dumps(manifest, indent=2) + "\n")
-        shutil.rmtree(self._chunks)
+        self.chunks.remove()
         for kind in ("embeddings", "images", "pictures"):
             for path in self.path.glob(f"{kind}-*"):
                 if path.name not in files.values():
@@ -193,7 +220,7 @@ class IndexFolder:
     ) -> tuple[tuple[int, int], bool]:
         """Writes all chunks into one file; returns its shape and whether all embeddings have length 1."""
         shape, normalized = (len(table["names"]), 0), True
-        with _replacing(path) as file:
+        with replacing(path) as file:
             for number, chunk in enumerate(chunks):
                 if number == 0:
                     shape = (shape[0], chunk.embeddings.shape[1])
@@ -205,21 +232,14 @@ class IndexFolder:
                 normalized &= bool((np.abs(lengths - 1.0) < 1e-3).all())
         return shape, normalized
 
-    def _chunk_path(self, key: str) -> Path:
-        return self._chunks / f"{key}.npz"
 
-
-def _read_json(path: Path, keys: set[str]) -> dict[str, Any]:
-    """Returns an object of JSON that has at least some keys.
-
-    Raises:
-        ValueError: the file is damaged.
-    """
+def _parse(path: Path) -> dict[str, Any]:
+    """Returns the JSON object of a file; raises ValueError if it is damaged."""
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise _damaged(path, error) from error
-    if not isinstance(found, dict) or not keys <= set(found):
+    if not isinstance(found, dict):
         raise _damaged(path, "its keys are not those of an index")
     return found
 
@@ -228,26 +248,14 @@ def _damaged(path: Path, reason: object) -> ValueError:
     return ValueError(f"`index` must be whole, but {path} is not: {reason}. Build it anew by --overwrite.")
 
 
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """Opens a binary file that takes its place when it is complete."""
-    part = path.with_name(path.name + ".part")
-    with open(part, "wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
+def _manifest_checksum(manifest: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(manifest, sort_keys=True).encode())
 
 
-def _check_identity(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
-    if found.get("embedder_sha256") != wanted["embedder_sha256"]:
-        raise ValueError(
-            f"`embedder` must be the one of the index {path}, SHA-256 {found.get('embedder_sha256')}, "
-            f"got {wanted['embedder_sha256']}. Pass --overwrite to embed everything by the new one."
-        )
-    if found.get("root") != wanted["root"]:
-        pictures = found.get("root") or "a data set"
-        raise ValueError(
-            f"`index` must be empty or of the same pictures, got {path} of {pictures}. Choose "
-            "another folder, or pass --overwrite to replace the index."
-        )
+def _file_checksum(path: Path) -> int:
+    """Returns the CRC-32 of a file, read in blocks."""
+    checksum = 0
+    with open(path, "rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            checksum = zlib.crc32(block, checksum)
+    return checksum

@@ -1,4 +1,4 @@
-"""An exported embedder, loaded when it is first used, and told apart from others by its files' hash.
+"""An exported embedder, loaded when it is first used, and identified by its weights and preprocessing.
 
 Shapes: B images, D embedding dimension.
 """
@@ -16,9 +16,18 @@ import numpy as np
 import tensorflow as tf
 
 from profs_tf.inputs.decoding import UnreadableImageError, encode_anew, read_encoded
-from profs_tf.serving.saved_model import ENCODED_SIGNATURE, UINT8_SIGNATURE, embed_files, load_signature
+from profs_tf.serving.saved_model import (
+    DESCRIPTION,
+    ENCODED_SIGNATURE,
+    UINT8_SIGNATURE,
+    check_saved_model,
+    embed_files,
+    load_signature,
+)
+from profs_tf.utils.errors import first_line
 
-_BLOCK_BYTES = 1 << 20
+# The checkpoint's entry that is no weight: how objects hold each other, which differs between exports.
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 class SavedEmbedder:
@@ -26,21 +35,19 @@ class SavedEmbedder:
 
     Attributes:
         path: the folder, absolute.
-        sha256: hash of the names and contents of all its files, hexadecimal.
+        sha256: hash of what its embeddings depend on, hexadecimal; see `embedder_sha256`.
     """
 
     def __init__(self, path: Union[str, os.PathLike]) -> None:
-        """Reads the files once for their hash; they are loaded when something is embedded.
+        """Reads the weights once for their hash; the model is loaded when something is embedded.
 
         Raises:
-            FileNotFoundError: if there is no SavedModel.
+            FileNotFoundError: If there is no SavedModel.
+            ValueError: If its weights cannot be read.
         """
+        check_saved_model(path)
         self.path = os.path.abspath(os.path.expanduser(path))
-        if not Path(self.path, "saved_model.pb").exists():
-            raise FileNotFoundError(
-                f"`embedder` must be the folder of a SavedModel, but {path}/saved_model.pb is missing."
-            )
-        self.sha256 = folder_sha256(self.path)
+        self.sha256 = embedder_sha256(self.path)
 
     def embed_pictures(self, pictures: np.ndarray) -> np.ndarray:
         """Embeds pictures in memory, uint8 [B, H, W, 3], to float32 [B, D]."""
@@ -50,14 +57,14 @@ class SavedEmbedder:
         """Embeds picture files to float32 [B, D].
 
         Raises:
-            UnreadableImageError: if a file cannot be read; the message names it.
+            UnreadableImageError: If a file cannot be read; the message names it.
         """
         return embed_files(self._encoded, paths)["embeddings"].numpy()
 
     def embed_readable_files(
         self, paths: Sequence[Union[str, os.PathLike]]
     ) -> tuple[np.ndarray, dict[int, UnreadableImageError]]:
-        """Embeds those files that can be read, one by one.
+        """Embeds the readable ones of some files, one by one.
 
         Returns:
             Embeddings float32 [n, D], and {position in `paths`: `UnreadableImageError`} of the others.
@@ -87,12 +94,35 @@ class SavedEmbedder:
         return load_signature(self.path, ENCODED_SIGNATURE)
 
 
-def folder_sha256(path: Union[str, os.PathLike]) -> str:
-    """Returns the SHA-256 over the names, lengths and contents of all files in a folder, hexadecimal."""
-    digest = hashlib.sha256()
-    for file in sorted(item for item in Path(path).rglob("*") if item.is_file()):
-        digest.update(f"{file.relative_to(path).as_posix()}\0{file.stat().st_size}\0".encode())
-        with open(file, "rb") as stream:
-            while block := stream.read(_BLOCK_BYTES):
-                digest.update(block)
+def embedder_sha256(path: Union[str, os.PathLike]) -> str:
+    """Returns the SHA-256 of a SavedModel's weights, preprocessing and kinds of layers, hexadecimal.
+
+    Two exports of one run have the same hash, whatever the layers' names, TensorFlow's version and the bytes
+    of the files: the weights are hashed by dtype, shape and values, in the order of their hashes. Of a
+    SavedModel that `save_embedder` did not describe, the hash includes the bytes of its graph instead of
+    preprocessing and layers.
+
+    Raises:
+        ValueError: If the weights cannot be read.
+    """
+    try:
+        reader = tf.train.load_checkpoint(os.path.join(path, "variables", "variables"))
+        names = [name for name in reader.get_variable_to_shape_map() if name != _OBJECT_GRAPH]
+        weights = sorted(_tensor_sha256(reader.get_tensor(name)) for name in names)
+    except (OSError, ValueError, RuntimeError, tf.errors.OpError) as error:
+        raise ValueError(
+            f"`embedder` must be a SavedModel that can be read, got {path}: {first_line(error)}."
+        ) from error
+    description = Path(path, DESCRIPTION)
+    rest = description if description.exists() else Path(path, "saved_model.pb")
+    digest = hashlib.sha256(rest.read_bytes())
+    for weight in weights:
+        digest.update(weight)
     return digest.hexdigest()
+
+
+def _tensor_sha256(tensor: np.ndarray) -> bytes:
+    tensor = np.asarray(tensor)
+    # Strings, such as a vocabulary's, are objects, whose bytes would be addresses.
+    content = repr(tensor.tolist()).encode() if tensor.dtype == object else tensor.tobytes()
+    return hashlib.sha256(f"{tensor.dtype} {tensor.shape}\0".encode() + content).digest()

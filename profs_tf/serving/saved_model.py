@@ -3,10 +3,12 @@
 Shapes: B images a batch, H x W their size in pixels, D the embedding dimension.
 """
 
+import collections
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Union
+from typing import Any, Union
 
 import numpy as np
 import tensorflow as tf
@@ -19,6 +21,8 @@ from profs_tf.utils.errors import first_line
 FLOAT_SIGNATURE = "serving_default"
 UINT8_SIGNATURE = "uint8_images"
 ENCODED_SIGNATURE = "encoded_images"
+# In the folder that SavedModel leaves to the users: what of an embedder its weights do not tell.
+DESCRIPTION = "assets.extra/embedder.json"
 
 
 def save_embedder(
@@ -31,14 +35,14 @@ def save_embedder(
     * `serving_default`: `images`, float32 [B, H, W, 3], RGB with values 0 to 255;
     * `uint8_images`: `images`, the same as uint8;
     * `encoded_images`: `images`, string [B], the bytes of JPEG, PNG, GIF or BMP files of any size. It has
-      TensorFlow's decoders only (`images.decode`): a turn that the Exif tag asks for is not made.
+      TensorFlow's decoders only (`inputs.preprocessing.decode`): EXIF orientation is ignored.
 
-    Each scales and crops as the evaluation does; float values are rounded to whole ones first, so that the
-    three agree. Called as a Keras model, the embedder takes images that are scaled and cropped already.
+    Each scales and crops as the evaluation does; float values are rounded to integers first, so that the
+    three agree. Called as a Keras model, the embedder expects scaled and cropped images.
 
     Args:
         embedder: Keras model from images [B, crop, crop, 3] to [B, D].
-        preprocessing: the evaluation's.
+        preprocessing: that of the evaluation.
         path: folder to write.
     """
 
@@ -70,6 +74,19 @@ def save_embedder(
         ENCODED_SIGNATURE: embed_encoded,
     }
     embedder.save(str(path), save_format="tf", include_optimizer=False, signatures=signatures)
+    description = Path(path, DESCRIPTION)
+    description.parent.mkdir(exist_ok=True)
+    description.write_text(json.dumps(_describe(embedder, preprocessing), indent=2) + "\n", "utf-8")
+
+
+def _describe(embedder: tf.keras.Model, preprocessing: Preprocessing) -> dict[str, Any]:
+    """Returns what embeddings depend on besides weights: the evaluation's sizes and the kinds of layers."""
+    layers = [module for module in embedder.submodules if isinstance(module, tf.keras.layers.Layer)]
+    kinds = collections.Counter(f"{type(layer).__name__} {layer.compute_dtype}" for layer in layers)
+    return {
+        "preprocessing": {"resize": preprocessing.resize, "crop": preprocessing.crop},
+        "layers": dict(sorted(kinds.items())),
+    }
 
 
 def embed_with_saved(
@@ -77,7 +94,7 @@ def embed_with_saved(
 ) -> np.ndarray:
     """Embeds a data set by the signatures of an exported embedder, float32 [N, D].
 
-    Files that TensorFlow's decoders would not show rightly are decoded by Pillow first, as in training.
+    Files that TensorFlow's decoders do not decode correctly are decoded by Pillow first, as in training.
 
     Args:
         path: folder that `save_embedder` wrote.
@@ -86,9 +103,9 @@ def embed_with_saved(
         progress: whether to show a progress bar.
 
     Raises:
-        FileNotFoundError: if there is no SavedModel.
-        ValueError: if it lacks the signatures, or images have bounding boxes, which no signature takes.
-        UnreadableImageError: if a file cannot be read; the message names it.
+        FileNotFoundError: If there is no SavedModel.
+        ValueError: If it lacks the signatures, or images have bounding boxes, which no signature supports.
+        UnreadableImageError: If a file cannot be read; the message names it.
     """
     if image_list.boxes is not None:
         raise ValueError(
@@ -113,31 +130,36 @@ def embed_with_saved(
 def embed_files(
     embed: tf.types.experimental.ConcreteFunction, paths: Sequence[Union[str, os.PathLike]]
 ) -> dict[str, tf.Tensor]:
-    """Embeds picture files by the signature `encoded_images`; returns what it gives.
+    """Embeds picture files by the signature `encoded_images`; returns its outputs.
 
     Raises:
-        UnreadableImageError: if a file cannot be read; the message names it.
+        UnreadableImageError: If a file cannot be read; the message names it.
     """
     try:
         return embed(images=tf.constant(read_all_encoded(paths)))
     except tf.errors.InvalidArgumentError:
-        # A file has a sound header but not what should follow: Pillow can read it, or names it.
+        # A file has a valid header and broken contents: Pillow can read it, or names it.
         return embed(images=tf.constant([encode_anew(path) for path in paths]))
+
+
+def check_saved_model(path: Union[str, os.PathLike]) -> None:
+    """Raises FileNotFoundError unless a folder holds a SavedModel."""
+    if not Path(path).expanduser().joinpath("saved_model.pb").exists():
+        raise FileNotFoundError(
+            f"`embedder` must be the folder of a SavedModel, but {path}/saved_model.pb is missing."
+        )
 
 
 def load_signature(path: Union[str, os.PathLike], name: str) -> tf.types.experimental.ConcreteFunction:
     """Loads one signature of an exported embedder.
 
     Raises:
-        FileNotFoundError: if there is no SavedModel.
-        ValueError: if it cannot be read, or lacks the signature.
+        FileNotFoundError: If there is no SavedModel.
+        ValueError: If it cannot be read, or lacks the signature.
     """
-    if not (Path(path) / "saved_model.pb").exists():
-        raise FileNotFoundError(
-            f"`embedder` must be the folder of a SavedModel, but {path}/saved_model.pb is missing."
-        )
+    check_saved_model(path)
     try:
-        loaded = tf.saved_model.load(str(path))
+        loaded = tf.saved_model.load(os.path.expanduser(path))
     except (OSError, tf.errors.OpError) as error:
         raise ValueError(
             f"`embedder` must be a SavedModel that can be read, got {path}: {first_line(error)}."
@@ -148,13 +170,13 @@ def load_signature(path: Union[str, os.PathLike], name: str) -> tf.types.experim
             f"`embedder` must have the signature {name} that gives `embeddings`, got {path} with "
             f"{', '.join(loaded.signatures)}. Export it by `python -m profs_tf.export`."
         )
-    # A signature does not keep the object alive whose variables it uses.
+    # A signature does not keep alive the object that owns its variables.
     embed.loaded = loaded
     return embed
 
 
 def _prepare_batch(images: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
-    """Scales and cuts every image of a batch, uint8 [B, H, W, 3] to uint8 [B, crop, crop, 3]."""
+    """Scales and crops every image of a batch, uint8 [B, H, W, 3] to uint8 [B, crop, crop, 3]."""
     crop = preprocessing.crop
     return tf.map_fn(
         lambda image: prepare_for_evaluation(image, preprocessing),

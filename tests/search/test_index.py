@@ -13,6 +13,7 @@ from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.models.embedder import build_embedder
 from profs_tf.search import builder as index_building
 from profs_tf.search import source as index_source
+from profs_tf.search.chunks import ChunkFolder
 from profs_tf.search.storage import IndexFolder
 from profs_tf.serving import loaded as saved_embedder
 from profs_tf.serving.loaded import SavedEmbedder
@@ -94,7 +95,7 @@ def test_holds_every_pictures_embedding(pictures, embedders, tmp_path):
 @pytest.mark.parametrize("chunks", [0, 1, 3])
 def test_interrupted_and_built_on_has_the_same_bits(pictures, embedders, tmp_path, monkeypatch, chunks):
     build(pictures, embedders[0], tmp_path / "whole")
-    write, written = IndexFolder.write_chunk, []
+    write, written = ChunkFolder.write, []
 
     def write_some(folder, key, chunk):
         if len(written) == chunks:
@@ -102,7 +103,7 @@ def test_interrupted_and_built_on_has_the_same_bits(pictures, embedders, tmp_pat
         written.append(len(chunk.embeddings))
         write(folder, key, chunk)
 
-    with mock.patch.object(IndexFolder, "write_chunk", write_some), pytest.raises(KeyboardInterrupt):
+    with mock.patch.object(ChunkFolder, "write", write_some), pytest.raises(KeyboardInterrupt):
         build(pictures, embedders[0], tmp_path / "parts")
     with pytest.raises(FileNotFoundError, match="It was begun, but not finished"):
         profs.ImageIndex.load(tmp_path / "parts")
@@ -255,15 +256,16 @@ def test_bad_questions_are_refused(pictures, embedders, tmp_path):
         with pytest.raises(ValueError, match=message):
             call()
     manifest = tmp_path / "index/index.json"
-    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 0}))
-    with pytest.raises(ValueError, match="`index` must have format 1, got 0"):
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 1}))
+    with pytest.raises(ValueError, match="`index` must have format 2, got 1"):
         profs.ImageIndex.load(tmp_path / "index")
 
 
 def test_another_embedder_can_take_the_place_of_one_that_embedded_nothing(pictures, embedders, tmp_path):
     folder = IndexFolder(tmp_path / "index")
     source = index_source.source_of(pictures)
-    folder.begin({"embedder_sha256": "of another", "root": source.root}, overwrite=False)
+    with folder.building({"embedder_sha256": "of another", "root": source.root}, overwrite=False):
+        pass
     assert len(build(pictures, embedders[0], folder.path)) == 40
 
 
@@ -272,7 +274,7 @@ def test_another_embedder_can_take_the_place_of_one_that_embedded_nothing(pictur
     [
         ("index.json", b"{"),
         ("index.json", b"[]"),
-        ("index.json", b'{"format": 1}'),
+        ("index.json", b'{"format": 2}'),
         ("images-*.json", b"{}"),
         ("images-*.json", None),
         ("embeddings-*.npy", b"short"),

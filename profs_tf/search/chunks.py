@@ -1,0 +1,131 @@
+"""The chunks of an index that is being built: whole files by key, kept by a kill, one builder at a time.
+
+Shapes: n images of a chunk, D embedding dimension.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, Optional
+
+import numpy as np
+
+from profs_tf.utils.files import write_atomically
+
+
+class Chunk(NamedTuple):
+    """Embedded pictures.
+
+    Attributes:
+        embeddings: float32 `[n, D]`, of the readable pictures.
+        unreadable: [position in the chunk, reason] of the others.
+    """
+
+    embeddings: np.ndarray
+    unreadable: list[list[Any]]
+
+
+class ChunkFolder:
+    """One file for each embedded chunk, named by the hash of everything its embeddings depend on.
+
+    So a changed picture, another embedder or another batch size never reuses a chunk.
+
+    Attributes:
+        path: the folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Names the folder; touches nothing."""
+        self.path = path
+        self._begun = path / "begun.json"
+
+    def begin(self, identity: dict[str, Any]) -> None:
+        """Creates the folder and writes which index its chunks belong to."""
+        self.path.mkdir(exist_ok=True)
+        write_atomically(self._begun, json.dumps(identity) + "\n")
+
+    def is_begun(self) -> bool:
+        """Whether a builder began here and has not finished."""
+        return self._begun.exists()
+
+    def identity(self) -> Optional[dict[str, Any]]:
+        """Returns what `begin` wrote; None before the first chunk, and where it cannot be read.
+
+        Before the first chunk nothing is lost: the embedder may have been the wrong one.
+        """
+        if not any(self.path.glob("*.npz")):
+            return None
+        try:
+            found = json.loads(self._begun.read_bytes())
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def has(self, key: str) -> bool:
+        """Whether a chunk's file is there and whole."""
+        try:
+            self.read(key)
+        except (OSError, ValueError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile):
+            return False
+        return True
+
+    def read(self, key: str) -> Chunk:
+        """Returns a chunk from its file, an archive with checksums."""
+        with np.load(self._file(key), allow_pickle=False) as archive:
+            return Chunk(archive["embeddings"], json.loads(str(archive["unreadable"])))
+
+    def write(self, key: str, chunk: Chunk) -> None:
+        """Writes a chunk's file atomically."""
+        unreadable = np.array(json.dumps(chunk.unreadable))
+        with replacing(self._file(key)) as file:
+            np.savez(file, embeddings=chunk.embeddings, unreadable=unreadable)
+
+    def remove(self) -> None:
+        """Removes the folder."""
+        shutil.rmtree(self.path)
+
+    def _file(self, key: str) -> Path:
+        return self.path / f"{key}.npz"
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds a lock file, which is removed at the end; the system releases the lock of a killed process.
+
+    Raises:
+        ValueError: If another process holds it.
+    """
+    with contextlib.ExitStack() as stack:
+        while True:
+            file: BinaryIO = stack.enter_context(open(path, "ab"))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ValueError(
+                    f"`index` must not be built by two processes at once, got {path.parent}, which another "
+                    "process is building. Wait until it ends, or choose another folder."
+                ) from error
+            # The process that held the lock may have removed the file after it was opened here.
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                    break
+        stack.callback(path.unlink, missing_ok=True)
+        yield
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Opens a binary file that replaces `path` when it is complete."""
+    part = path.with_name(path.name + ".part")
+    with open(part, "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)
