@@ -109,7 +109,7 @@ def embedder_sha256(path: Union[str, os.PathLike]) -> str:
         reader = tf.train.load_checkpoint(os.path.join(path, "variables", "variables"))
         names = [name for name in reader.get_variable_to_shape_map() if name != _OBJECT_GRAPH]
         weights = sorted(_tensor_sha256(reader.get_tensor(name)) for name in names)
-    except (OSError, ValueError, RuntimeError, tf.errors.OpError) as error:
+    except (OSError, ValueError, IndexError, RuntimeError, tf.errors.OpError) as error:
         raise ValueError(
             f"`embedder` must be a SavedModel that can be read, got {path}: {first_line(error)}."
         ) from error

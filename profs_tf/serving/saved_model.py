@@ -76,10 +76,10 @@ def save_embedder(
     embedder.save(str(path), save_format="tf", include_optimizer=False, signatures=signatures)
     description = Path(path, DESCRIPTION)
     description.parent.mkdir(exist_ok=True)
-    description.write_text(json.dumps(_describe(embedder, preprocessing), indent=2) + "\n", "utf-8")
+    description.write_text(json.dumps(describe(embedder, preprocessing), indent=2) + "\n", "utf-8")
 
 
-def _describe(embedder: tf.keras.Model, preprocessing: Preprocessing) -> dict[str, Any]:
+def describe(embedder: tf.keras.Model, preprocessing: Preprocessing) -> dict[str, Any]:
     """Returns what embeddings depend on besides weights: the evaluation's sizes and the kinds of layers."""
     layers = [module for module in embedder.submodules if isinstance(module, tf.keras.layers.Layer)]
     kinds = collections.Counter(f"{type(layer).__name__} {layer.compute_dtype}" for layer in layers)

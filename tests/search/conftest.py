@@ -1,0 +1,44 @@
+"""Two exported embedders and a folder of pictures, for the tests of the index."""
+
+import functools
+from unittest import mock
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from profs_tf.inputs.preprocessing import Preprocessing
+from profs_tf.models.embedder import build_embedder
+from profs_tf.search import source as index_source
+from profs_tf.serving import loaded
+from profs_tf.serving.saved_model import save_embedder
+
+
+@pytest.fixture(scope="session")
+def embedders(tmp_path_factory):
+    """Two untrained ones, whose pictures are 24 x 24."""
+    root = tmp_path_factory.mktemp("embedders")
+    for seed in (1, 2):
+        save_embedder(build_embedder("conv4", 8, seed=seed), Preprocessing(24, 24), root / f"{seed}")
+    return root / "1", root / "2"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def loaded_once():
+    """Loading a SavedModel takes seconds; the tests do not change one."""
+    cached = functools.lru_cache(maxsize=None)(loaded.load_signature)
+    with mock.patch.object(loaded, "load_signature", cached):
+        yield
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """Forty pictures in a folder, some deeper; chunks of about four."""
+    root = tmp_path / "bilder ü"
+    random = np.random.default_rng(0)
+    for number in range(40):
+        path = root / f"{number % 3}" / f"{number:02}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random.integers(0, 256, (20, 30, 3), np.uint8)).save(path)
+    with mock.patch.object(index_source, "_MEAN_CHUNK", 4):
+        yield root

@@ -1,0 +1,116 @@
+import json
+
+import numpy as np
+import pytest
+
+import profs_tf as profs
+from profs_tf.search.chunks import Chunk
+from profs_tf.search.storage import IndexFolder
+from tests.search.index_files import build, contents
+
+IDENTITY = {"embedder": "/e", "embedder_sha256": "abc", "root": "/pictures"}
+
+
+def publish(path, normalized=True):
+    """Writes an index of three embeddings, of two chunks."""
+    folder = IndexFolder(path)
+    embeddings = np.eye(3, 4, dtype=np.float32) * (1.0 if normalized else 2.0)
+    table = {
+        "names": ["a", "b", "c"],
+        "sizes": [1, 2, 3],
+        "mtimes_ns": [4, 5, 6],
+        "chunks": [["k", 0, 2, []], ["l", 2, 3, []]],
+        "unreadable": [],
+        "classes": None,
+    }
+    chunks = [Chunk(embeddings[:2], []), Chunk(embeddings[2:], [])]
+    pictures = np.arange(3 * 12, dtype=np.uint8).reshape(3, 2, 2, 3)
+    with folder.building(IDENTITY, overwrite=False):
+        folder.publish(IDENTITY, ["k", "l"], iter(chunks), table, pictures)
+    return folder, embeddings, table, pictures
+
+
+@pytest.mark.parametrize("normalized", [True, False])
+def test_holds_what_was_published(tmp_path, normalized):
+    folder, embeddings, table, pictures = publish(tmp_path / "index", normalized)
+    manifest = folder.read_manifest()
+    assert manifest["normalized"] is normalized
+    assert (manifest["num_images"], manifest["embedding_dim"], manifest["root"]) == (3, 4, "/pictures")
+    assert folder.read_images(manifest) == table
+    np.testing.assert_array_equal(folder.open_array(manifest, "embeddings"), embeddings)
+    np.testing.assert_array_equal(folder.open_array(manifest, "pictures"), pictures)
+    assert len(contents(folder.path)) == 4
+
+
+def test_every_flipped_bit_is_noticed(tmp_path):
+    folder, *_ = publish(tmp_path / "index")
+    random = np.random.default_rng(0)
+    for name, content in contents(folder.path).items():
+        for position in random.choice(len(content), min(60, len(content)), replace=False):
+            flipped = bytearray(content)
+            flipped[position] ^= 1 << random.integers(8)
+            (folder.path / name).write_bytes(flipped)
+            with pytest.raises(ValueError, match=r"`index` must (be whole|have format)"):
+                profs.ImageIndex.load(folder.path)
+        (folder.path / name).write_bytes(content)
+    assert len(profs.ImageIndex.load(folder.path)) == 3
+
+
+def test_an_index_of_the_first_format_says_how_to_build_it_anew(pictures, embedders, tmp_path):
+    path = tmp_path / "index"
+    build(pictures, embedders[0], path)
+    whole = contents(path)
+    # The first format had the hash of the export's files, and no checksums.
+    manifest = json.loads((path / "index.json").read_text())
+    old = {name: value for name, value in manifest.items() if not name.startswith("checksum")}
+    (path / "index.json").write_text(json.dumps({**old, "format": 1, "embedder_sha256": "0" * 64}))
+    message = r"`index` must have format 2, got 1 in .*index\.json\. Build it anew by --overwrite\."
+    with pytest.raises(ValueError, match=message):
+        profs.ImageIndex.load(path)
+    with pytest.raises(ValueError, match=message):
+        build(pictures, embedders[0], path)
+    build(pictures, embedders[0], path, overwrite=True)
+    assert contents(path) == whole
+
+
+@pytest.mark.parametrize(
+    ("pattern", "content"),
+    [
+        ("index.json", b"{"),
+        ("index.json", b"[]"),
+        ("index.json", b'{"format": 2}'),
+        ("images-*.json", b"{}"),
+        ("images-*.json", None),
+        ("embeddings-*.npy", b"short"),
+        ("embeddings-*.npy", None),
+    ],
+)
+def test_a_damaged_index_names_its_file_and_is_built_anew(pattern, content, pictures, embedders, tmp_path):
+    path = tmp_path / "index"
+    build(pictures, embedders[0], path)
+    whole = contents(path)
+    (file,) = path.glob(pattern)
+    file.unlink() if content is None else file.write_bytes(content)
+    with pytest.raises(ValueError, match=f"`index` must be whole, but {file} is not: .*--overwrite"):
+        profs.ImageIndex.load(path)
+    build(pictures, embedders[0], path, overwrite=True)
+    assert contents(path) == whole
+
+
+def test_other_pictures_are_refused(tmp_path):
+    folder, *_ = publish(tmp_path / "index")
+    other = {**IDENTITY, "root": "/others"}
+    message = "or of the same pictures, got .* of /pictures"
+    with pytest.raises(ValueError, match=message), folder.building(other, overwrite=False):
+        pass
+    with folder.building(other, overwrite=True):
+        pass
+
+
+def test_an_unwritable_folder_is_refused_in_one_line(tmp_path, monkeypatch):
+    def refuse(*arguments, **options):
+        raise PermissionError(13, "Permission denied", str(tmp_path))
+
+    monkeypatch.setattr("profs_tf.search.storage.locked", refuse)
+    with pytest.raises(PermissionError, match="`index` must be writable, got .*index: Permission denied"):
+        publish(tmp_path / "index")
