@@ -163,6 +163,8 @@ class Backbone:
             return ""
         try:
             shape = self._loaded.compute_output_shape((1, size, size, 3))
+        except NotImplementedError:  # A layer that does not tell its output shape ahead.
+            return ""
         except (ValueError, TypeError, tf.errors.OpError) as error:
             return first_line(error)
         return (

@@ -38,13 +38,15 @@ def test_an_embedder_on_a_saved_model(tmp_path, file, pooled):
 
 @pytest.mark.parametrize("file", ["net.keras", "net"])
 def test_it_is_fine_tuned(tmp_path, file):
+    tf.keras.utils.set_random_seed(0)
     network().save(tmp_path / file)
     embedder = profs.build_embedder(str(tmp_path / file), 5, input_size=16, seed=0)
     assert len(embedder.trainable_variables) == 4 + 2
     before = [variable.numpy() for variable in embedder.trainable_variables]
     model = profs.ProfsModel(embedder, proximal_weight=0.0)
     model.compile(optimizer=profs.head_adam(embedder, 1e-2), loss=profs.losses.MarginLoss())
-    model.fit(images(), np.array([0, 0, 1, 1]), epochs=1, verbose=0)
+    history = model.fit(images(), np.array([0, 0, 1, 1]), epochs=1, verbose=0).history
+    assert history["loss"][0] > 0
     changed = [np.any(left != right) for left, right in zip(before, embedder.trainable_variables)]
     assert all(changed)
 
@@ -99,6 +101,21 @@ def test_a_saved_model_that_is_not_of_keras(tmp_path):
 
     tf.saved_model.save(Doubles(), str(tmp_path / "plain"))
     refused(tmp_path / "plain", "`backbone` must be a model that Keras saved|must be a file of a Keras model")
+
+
+@pytest.mark.parametrize("file", ["net.keras", "net.h5", "net"])
+def test_one_weight_that_is_not_finite(tmp_path, file):
+    """A fused ReLU turns the NaN into a constant feature: no loss would show it."""
+    model = network()
+    kernel = model.layers[2].kernel
+    kernel.assign(tf.tensor_scatter_nd_update(kernel, [[1, 1, 0, 2]], [np.nan]))
+    model.save(tmp_path / file)
+    name = kernel.name.split("/")[0]
+    refused(
+        tmp_path / file, rf"`backbone` must have finite weights, got '.*net.*: 1 of 162 in {name}/kernel:0\."
+    )
+    with pytest.raises(ValueError, match="`backbone` must have finite weights, got '.*net"):
+        profs.build_embedder(str(tmp_path / file), 5)
 
 
 @pytest.mark.parametrize("name", ["net.keras", "net.h5"])

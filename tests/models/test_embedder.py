@@ -184,6 +184,32 @@ class TestOwnBackbone:
         again = build_embedder(own_backbone(rank=4), 8, seed=1)
         np.testing.assert_array_equal(head_variables(model)[0], head_variables(again)[0])
 
+    @pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file:UserWarning")
+    @pytest.mark.parametrize("lookup", ["StringLookup", "TextVectorization"])
+    @pytest.mark.parametrize("freeze", ["none", "all"])
+    def test_an_adapted_lookup_layer_whose_table_is_no_variable(self, lookup, freeze):
+        """The table is among the model's weights, and has neither name nor dtype."""
+        table = getattr(tf.keras.layers, lookup)()
+        table.adapt(["dark", "bright"])
+        images = tf.keras.Input((None, None, 3))
+        x = tf.keras.layers.BatchNormalization()(tf.keras.layers.Conv2D(6, 3)(images))
+        words = tf.keras.layers.Lambda(lambda x: tf.where(tf.reduce_mean(x, [1, 2]) > 100, "bright", "dark"))
+        found = tf.cast(table(words(images)[:, :1]), tf.float32)[:, :1]
+        features = tf.keras.layers.GlobalAveragePooling2D()(x) + found
+        backbone = tf.keras.Model(images, features)
+        assert not all(isinstance(weight, tf.Variable) for weight in backbone.weights)
+        model = build_embedder(backbone, 8, freeze_batch_norm=freeze, sync_batch_norm=True, seed=0)
+        assert model(random_images()).shape == (4, 8)
+        assert len(model.trainable_variables) == (4 if freeze == "none" else 2) + 2
+
+    def test_weights_that_are_not_finite_are_refused(self):
+        backbone = own_backbone(rank=4)
+        backbone.layers[2].bias.assign(np.full(6, np.nan))
+        with pytest.raises(
+            ValueError, match="`backbone` must have finite weights, got 'mine', .*: 6 of 6 in"
+        ):
+            build_embedder(backbone, 8)
+
     def test_other_outputs_are_refused(self):
         images = tf.keras.Input((16, 16, 3))
         backbone = tf.keras.Model(images, tf.keras.layers.Reshape((16, 48))(images))

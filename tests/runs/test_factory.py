@@ -1,12 +1,15 @@
-"""Which images a configuration trains and evaluates on, and what it requires of the batches."""
+"""Which images a configuration trains and evaluates on, their sizes, and what it requires of the batches."""
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from PIL import Image
 
 from profs_tf import datasets
 from profs_tf.config import Config
-from profs_tf.runs.factory import build_sampler, load_data, sampling_rules
+from profs_tf.datasets.image_list import ImageList
+from profs_tf.inputs.preprocessing import Preprocessing
+from profs_tf.runs.factory import build_preprocessing, build_sampler, load_data, sampling_rules
 
 
 @pytest.fixture(scope="module")
@@ -85,3 +88,45 @@ def test_one_image_of_a_class_is_refused_unless_the_loss_has_prototypes():
 def test_unknown_loss_is_refused_with_the_valid_names():
     with pytest.raises(ValueError, match="`name` must be one of angular, .*, triplet, got magrin"):
         sampling_rules(Config(loss="magrin"))
+
+
+# What is refused is refused by the sizes alone: neither of these images exists.
+FILES = ImageList.from_labels(["a.jpg", "b.jpg"], [0, 1])
+EMOJI = ImageList.from_labels(np.zeros((2, 48, 48, 3), np.uint8), [0, 1])
+
+
+@pytest.fixture(scope="module")
+def backbone_of_96_pixels(tmp_path_factory):
+    """The file of a model that takes 96 x 96 pixels only, as its Dense layer has to."""
+    path = tmp_path_factory.mktemp("backbone") / "own.keras"
+    layers = [tf.keras.layers.AveragePooling2D(32), tf.keras.layers.Flatten(), tf.keras.layers.Dense(4)]
+    tf.keras.Sequential([tf.keras.Input((96, 96, 3)), *layers]).save(path)
+    return str(path)
+
+
+def test_the_input_size_of_a_model_file_sets_the_default_sizes(backbone_of_96_pixels):
+    config = Config(backbone=backbone_of_96_pixels)
+    assert build_preprocessing(config, EMOJI) == Preprocessing(resize=96, crop=96, shift=8)
+    assert build_preprocessing(config, FILES) == Preprocessing(resize=110, crop=96, shift=0)
+    enlarged = Config(backbone=backbone_of_96_pixels, image_resize=128, image_shift=0)
+    assert build_preprocessing(enlarged, FILES) == Preprocessing(resize=128, crop=96, shift=0)
+
+
+@pytest.mark.parametrize("sizes", [{"image_resize": 64}, {"image_resize": 128, "image_crop": 64}])
+@pytest.mark.parametrize("images", [FILES, EMOJI], ids=["files", "in memory"])
+def test_a_crop_that_does_not_fit_a_model_file_is_refused(backbone_of_96_pixels, sizes, images):
+    with pytest.raises(
+        ValueError, match=r"`image_crop` must be 96 pixels for the backbone .* got 64\..*--image_"
+    ):
+        build_preprocessing(Config(backbone=backbone_of_96_pixels, **sizes), images)
+
+
+@pytest.mark.parametrize(("backbone", "size"), [("conv4", 16), ("resnet50", 32), ("googlenet", 31)])
+def test_a_crop_below_the_smallest_size_of_the_backbone_is_refused(backbone, size):
+    message = (
+        rf"`image_crop` must be >= {size} pixels for the backbone {backbone}, got 8\. Set --image_resize and"
+    )
+    for sizes in ({"image_resize": 8}, {"image_crop": 8}):
+        with pytest.raises(ValueError, match=message):
+            build_preprocessing(Config(backbone=backbone, **sizes), FILES)
+    assert build_preprocessing(Config(backbone=backbone, image_crop=size), FILES).crop == size

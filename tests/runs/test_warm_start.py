@@ -87,6 +87,16 @@ def test_weights_of_another_embedder_are_refused(run):
         load_initial_weights(embedder, run[0] / "best" / "weights")
 
 
+def test_a_weight_that_is_not_finite_is_refused_with_its_file_and_its_name(run):
+    path, trained = run
+    trained.get_layer("conv4").get_layer("batch_norm_2").moving_mean.assign(np.full(64, np.inf))
+    trained.save_weights(str(path / "best" / "weights"))
+    embedder = profs.build_embedder("conv4", 8, seed=2)
+    message = "`initial_run` must have finite weights, got .*best.*: 64 of 64 in batch_norm_2/moving_mean:0"
+    with pytest.raises(ValueError, match=message):
+        load_initial_weights(embedder, path / "best" / "weights")
+
+
 def test_no_initial_run_is_none_and_an_empty_one_is_refused():
     assert find_initial_run(config_of()) is None
     with pytest.raises(ValueError, match="`initial_run` must name the folder of a run"):
