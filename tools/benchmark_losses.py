@@ -1,7 +1,7 @@
 """Measures what each loss costs, forward and backward, beside a step of the network that it trains.
 
     python tools/benchmark_losses.py
-    python tools/benchmark_losses.py --num_classes=11318 --repeats=5     # centres and proxies of SOP
+    python tools/benchmark_losses.py --num_classes=11318 --repeats=5     # centers and proxies of SOP
 
 A loss of B=128 embeddings of D=512 dimensions, two images of a class, is compared with the forward and
 backward pass of the backbone on 32 images: a quarter of a batch, so that the ratios overstate. Each is a
@@ -27,7 +27,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--batch_size", type=int, default=128, help="B of the losses (default: 128)")
     parser.add_argument("--embedding_dim", type=int, default=512, help="D (default: 512)")
-    parser.add_argument("--num_classes", type=int, default=100, help="with centres or proxies (default: 100)")
+    parser.add_argument("--num_classes", type=int, default=100, help="with centers or proxies (default: 100)")
     parser.add_argument("--backbone", default="inception_v1", help="(default: inception_v1)")
     parser.add_argument("--images", type=int, default=32, help="batch of the backbone (default: 32)")
     parser.add_argument("--image_size", type=int, default=224, help="side in pixels (default: 224)")

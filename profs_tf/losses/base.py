@@ -1,6 +1,6 @@
-"""The base class of the losses: the contract with Keras, and with the training loop of PROFS.
+"""The base class of the losses: their contract with Keras and with the training loop of PROFS.
 
-Shapes: B images in the batch, D embedding dimensions.
+Shapes: B images in the batch, L classes, D embedding dimensions.
 """
 
 import abc
@@ -11,41 +11,40 @@ from typing import Any, NamedTuple, Optional, get_type_hints
 import numpy as np
 import tensorflow as tf
 
-from profs_tf.losses.batch import Batch, Check, read_batch
+from profs_tf.losses.batch import Check, EmbeddingBatch, read_batch
 
 
 class Option(NamedTuple):
     """One option of a loss, as its constructor declares it."""
 
     type: type
-    """bool, int, float or str; of an ``Optional[int]``, int."""
+    """bool, int, float or str; int for an ``Optional[int]``."""
     default: Any
-    """None: there is no default value, see the loss's docstring."""
+    """None if there is no default value; see the loss's docstring."""
 
 
 class MetricLoss(tf.keras.losses.Loss, tf.Module):
     """A loss over the pairs or tuples of one batch of embeddings.
 
-    It is called as every Keras loss is, so it serves ``keras_model.compile(loss=...)`` as well as ProfsModel:
+    It is called like any Keras loss, and works with ``keras_model.compile(loss=...)`` and with ProfsModel:
 
         loss = ContrastiveLoss()
         loss(labels, embeddings)                                  # every image is a query: the ordinary loss
         loss(labels, embeddings, sample_weight=is_representative) # only representatives are: PROFS
 
-    *Labels.* Equal labels mean "same class"; there is no 0/1 label of a pair. *Embeddings* are used as
-    handed over: to normalise them is the embedder's part (``normalized_embeddings`` says whether the loss
-    was designed for it). *Value.* Already averaged over what the loss chose in the batch.
+    *Labels.* Equal labels mean "same class"; pairs have no 0/1 label. *Embeddings* are used as passed: the
+    embedder normalizes them (``normalized_embeddings`` tells whether the loss was designed for unit length).
+    *Value.* Already averaged over the terms that the loss chose in the batch.
 
-    *The loss's own variables* (boundary, centres, proxies) are in ``trainable_variables``, as of any
+    *The loss's own variables* (boundary, centers, proxies) are in ``trainable_variables``, as in any
     tf.Module. ProfsModel trains them at ``variable_learning_rate``. A stock functional or subclassed Keras
-    model takes them for its own once it is compiled with the loss: it trains them, at the one learning rate
-    of its optimiser, and saves them in checkpoints, ``.weights.h5`` and ``.keras`` files. Two traps of Keras,
-    both silent: ``tf.keras.Sequential`` trains none of them (compile ``tf.keras.Model(model.inputs,
-    model.outputs)`` in its place), and a whole model loaded from its older formats, SavedModel and ``.h5``,
-    is compiled with a new loss.
+    model that is compiled with the loss tracks them as its own: it trains them at its optimizer's learning
+    rate, and saves them in checkpoints, ``.weights.h5`` and ``.keras`` files. Two silent pitfalls of Keras:
+    ``tf.keras.Sequential`` does not train them (compile ``tf.keras.Model(model.inputs, model.outputs)``
+    instead), and a model loaded from SavedModel or ``.h5`` is compiled with a new loss.
 
-    *Several replicas.* Each sees the pairs within its own part of the batch; in a stock Keras model the
-    step is that of the mean of their values.
+    *Several replicas.* Each replica uses the pairs within its own part of the batch; a stock Keras model
+    follows the gradient of the mean of their values.
 
     Attributes:
         normalized_embeddings: whether the loss expects embeddings of unit length.
@@ -63,63 +62,62 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
     learning_rate: Optional[float] = None
 
     def __init__(self, name: Optional[str] = None):
-        # Keras scales the value of this reduction by 1 / number of replicas only, and adds their gradients
-        # up: by 1 on one device, and on several the step of the replicas' mean. NONE and SUM would make the
-        # step grow with the replicas. The value is a mean already, so nothing here divides by the batch.
+        # With this reduction Keras scales the value by 1 / number of replicas and sums the gradients, which
+        # gives the gradient of the replicas' mean. With NONE and SUM the step would grow with the number of
+        # replicas. The value is a mean already, so nothing divides by the batch size.
         reduction = tf.keras.losses.Reduction.SUM_OVER_BATCH_SIZE
         tf.keras.losses.Loss.__init__(self, reduction=reduction, name=name)
         tf.Module.__init__(self, name=name)
 
     @property
     def name(self) -> str:
-        """The name of the loss, by default its class's in snake case."""
+        """The name of the loss, by default that of its class in snake case."""
         return self._name
 
     @name.setter
     def name(self, name: str) -> None:
-        # Both parents hold a name; tf.Module's is read-only and Keras assigns to it.
+        # Both base classes have a name; that of tf.Module is read-only, and Keras assigns to it.
         self._name = name
 
     @property
     def variable_learning_rate(self) -> Optional[float]:
-        """The learning rate of the loss's own variables; None where it has none."""
+        """The learning rate of the loss's own variables; None if it has none."""
         return self.learning_rate
 
     def class_vectors(self) -> Optional[tf.Tensor]:
-        """Returns one vector for each class, float32 [C, D], of unit length, made of the loss's variables.
+        """Returns one unit vector per class, float32 [L, D], computed from the prototypes; None without them.
 
-        Class mining searches them in place of the representatives' embeddings (paper, section 5.3). None
-        where the loss holds no vectors of classes.
+        Class mining searches these in place of the representatives' embeddings (paper, section 5.3).
         """
         return None
 
-    # Keras converts its train step with AutoGraph; all branches on values here are TensorFlow's own already.
+    # Keras converts its train step with AutoGraph, which the losses do not need.
     @tf.autograph.experimental.do_not_convert
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
         """Returns the loss of one batch.
 
         Args:
-            y_true: [B] or [B, 1] class labels, any integer or float dtype. Floats hold labels apart only
-                below 2^24 (see ``inputs.read_labels``): prefer integers.
-            y_pred: [B, D] embeddings, any floating dtype. The value is computed in float32, in float64 where
-                they are float64.
-            sample_weight: [B] or [B, 1], any dtype: non-zero where the image may be a query, the first
-                element of a pair. None: all may. It is a mask; its values do not weigh anything.
+            y_true: [B] or [B, 1] class labels, any integer or float dtype. Prefer integers: float32
+                distinguishes labels only below 2^24.
+            y_pred: [B, D] embeddings, any floating dtype. The value is computed in float32, or in float64 for
+                float64 embeddings.
+            sample_weight: [B] or [B, 1], any dtype; non-zero for images that may be a query, the first
+                element of a pair. None: all may. It is a mask; its values are not used as weights.
 
         Returns:
-            Scalar, float32 (float64 for float64 embeddings). NaN where an embedding is infinite or NaN,
-            whatever was chosen of the batch.
+            Scalar, float32 (float64 for float64 embeddings). NaN if any embedding is infinite or NaN, even
+            if the loss does not use it.
 
         Raises:
-            ValueError: shapes or dtypes that are known to be wrong, such as one-hot labels.
-            tf.errors.InvalidArgumentError: the same where only the values show it. XLA drops assertions:
-                there the value is NaN instead.
+            ValueError: If shapes or dtypes are known to be wrong, such as those of one-hot labels.
+            tf.errors.InvalidArgumentError: If this shows only at run time. XLA drops assertions: there the
+                value is NaN instead.
         """
         with tf.name_scope(self.name):
             batch, checks = read_batch(y_true, y_pred, sample_weight)
             checks += self._label_checks(batch.labels)
             holds = tf.stack([check.holds for check in checks])
-            # A comparison with NaN is false: pairs would drop out of the value, and leave it finite.
+            # Comparisons with NaN are false: such pairs would drop out and leave the value finite.
             is_finite = tf.reduce_all(tf.math.is_finite(batch.embeddings))
             with tf.control_dependencies(_assert_all(checks)):
                 batch = batch._replace(embeddings=tf.identity(batch.embeddings))
@@ -127,20 +125,20 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
             return tf.where(tf.reduce_all(holds) & is_finite, value, tf.constant(float("nan"), value.dtype))
 
     def call(self, y_true: Any, y_pred: Any) -> tf.Tensor:
-        """Returns the loss with every image as a query; what Keras asks of a Loss besides ``__call__``."""
+        """Returns the loss with every image as a query. Keras requires this method of every loss."""
         return self(y_true, y_pred)
 
     @abc.abstractmethod
-    def _batch_loss(self, batch: Batch) -> tf.Tensor:
+    def _batch_loss(self, batch: EmbeddingBatch) -> tf.Tensor:
         """Returns the loss of ``batch``, a scalar of the dtype of its embeddings."""
 
     def _label_checks(self, labels: tf.Tensor) -> tuple[Check, ...]:
-        """Returns what a loss demands of the labels [B] beyond their shape."""
+        """Returns the loss's own checks of the labels [B]."""
         return ()
 
     @classmethod
     def options(cls) -> dict[str, Option]:
-        """Returns the options of the constructor by name, in its order, ``name`` left out."""
+        """Returns the constructor's options by name, in order, without ``name``."""
         hints = get_type_hints(cls.__init__)
         parameters = inspect.signature(cls.__init__).parameters
         return {
@@ -150,9 +148,9 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
         }
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments; ``from_config`` makes an equal loss of them.
+        """Returns the constructor's arguments, from which ``from_config`` makes an equal loss.
 
-        The values of the loss's own variables are not part of it: they belong into a checkpoint.
+        The values of the loss's own variables are not included: checkpoints store them.
         """
         return {"name": self.name, **{option: getattr(self, option) for option in self.options()}}
 
@@ -162,7 +160,7 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
             store[_store_key(variable)] = variable.numpy()
 
     def load_own_variables(self, store: Mapping[str, np.ndarray]) -> None:
-        """Reads the loss's variables from ``store``; raises ValueError where one is missing."""
+        """Reads the loss's variables from ``store``; raises ValueError if one is missing."""
         for variable in self.variables:
             key = _store_key(variable)
             if key not in store:
@@ -173,7 +171,7 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
 
 
 def _value_type(hint: Any) -> type:
-    """Returns the type of an option's value: X of Optional[X], X of X."""
+    """Returns the type of an option's value: X for X and for Optional[X]."""
     members = [member for member in getattr(hint, "__args__", ()) if member is not type(None)]
     return members[0] if members else hint
 
@@ -183,7 +181,7 @@ def _store_key(variable: tf.Variable) -> str:
 
 
 def _assert_all(checks: tuple[Check, ...]) -> list[tf.Operation]:
-    """Raises at once where values are known; otherwise returns the operations that will."""
+    """Raises InvalidArgumentError in eager mode; in a graph returns the operations that will."""
     if not tf.executing_eagerly():
         return [tf.debugging.Assert(check.holds, [check.message]) for check in checks]
     for check in checks:

@@ -1,4 +1,4 @@
-"""What a loss is handed, made uniform: embeddings, labels and the query mask of one batch.
+"""Reads the arguments of a loss: the embeddings, labels and query mask of one batch, checked and cast.
 
 Shapes: B images in the batch, D embedding dimensions.
 """
@@ -7,42 +7,42 @@ from typing import Any, NamedTuple, Optional
 
 import tensorflow as tf
 
-# A float holds every whole number below 2 to this power, and no two of them share a value.
+# A float type represents every whole number below 2 to this power exactly.
 _EXACT_BITS = {tf.float64: 53, tf.float32: 24, tf.float16: 11, tf.bfloat16: 8}
 
 _ONE_LABEL_CURE = "Pass one class index per image: for one-hot rows, `tf.argmax(labels, axis=1)`."
 
 
 class Check(NamedTuple):
-    """A condition on the values of a batch, known only when they are."""
+    """A condition on the values of a batch, which a graph knows only when it runs."""
 
     holds: tf.Tensor
     """bool scalar."""
     message: str
 
 
-class Batch(NamedTuple):
-    """One batch, as every loss sees it."""
+class EmbeddingBatch(NamedTuple):
+    """The arguments of a loss in uniform shape and dtype."""
 
     embeddings: tf.Tensor
-    """[B, D] float32, or float64 where that was handed over."""
+    """[B, D] float32, or float64 if they were passed as such."""
     labels: tf.Tensor
-    """[B] int64, or float32 or float64 where labels are floats. Equal labels mean: same class."""
+    """[B] int64, or float32 or float64 for float labels. Equal labels mean "same class"."""
     is_query: tf.Tensor
-    """[B] bool: who may be the first element of a pair (in PROFS, the representatives)."""
+    """[B] bool: which images may be the first element of a pair (in PROFS, the representatives)."""
     every_image_is_query: tf.Tensor
-    """bool scalar: this is an ordinary batch, without a query mask."""
+    """bool scalar: True for an ordinary batch, without a query mask."""
 
 
 def read_embeddings(y_pred: Any) -> tf.Tensor:
-    """Returns the embeddings as float32, or as float64 where they are float64.
+    """Returns the embeddings as float32, or as float64 if they are float64.
 
     Args:
-        y_pred: [B, D], any floating dtype. Half precision is widened here, so that no loss computes in it;
+        y_pred: [B, D], any floating dtype. Half precision is cast up here, so that no loss computes in it;
             float64 is kept for finite differences.
 
     Raises:
-        ValueError: `y_pred` is not floating or not of rank 2.
+        ValueError: If `y_pred` is not floating or not of rank 2.
     """
     embeddings = tf.convert_to_tensor(y_pred)
     if not embeddings.dtype.is_floating:
@@ -55,7 +55,7 @@ def read_embeddings(y_pred: Any) -> tf.Tensor:
 
 
 def _check_static_shape(name: str, values: tf.Tensor, batch_size: Optional[int], cure: str) -> None:
-    """Refuses, as far as the static shape tells, anything but [B] and [B, 1]."""
+    """Raises ValueError if the static shape is neither [B] nor [B, 1]."""
     shape = values.shape
     one_per_row = shape.rank in (None, 1) or (shape.rank == 2 and shape[1] in (None, 1))
     wrong_length = shape.rank and None not in (shape[0], batch_size) and shape[0] != batch_size
@@ -65,9 +65,9 @@ def _check_static_shape(name: str, values: tf.Tensor, batch_size: Optional[int],
 
 
 def _flatten(name: str, values: tf.Tensor, embeddings: tf.Tensor, cure: str) -> tuple[tf.Tensor, Check]:
-    """Returns [B] values and the check of what the static shape left open.
+    """Returns the values as [B], and the check of the shape for when the static one is unknown.
 
-    The product of the sizes alone would let [1, B] pass, hence the look at the second one as well.
+    The number of values alone would let [1, B] pass, hence the check of the second dimension.
     """
     _check_static_shape(name, values, embeddings.shape[0], cure)
     shape = tf.shape(values)
@@ -76,16 +76,16 @@ def _flatten(name: str, values: tf.Tensor, embeddings: tf.Tensor, cure: str) -> 
 
 
 def read_labels(y_true: Any, embeddings: tf.Tensor) -> tuple[tf.Tensor, tuple[Check, ...]]:
-    """Returns the labels [B] and the checks of them that need their values.
+    """Returns the labels [B] and the checks that depend on their values.
 
     Args:
         y_true: [B] or [B, 1] class labels, any integer, bool or float dtype; the static shape may be unknown.
-            A float holds labels apart only below 2^24 (float64: 2^53, float16: 2^11, bfloat16: 2^8), and
-            Keras casts float labels to the dtype of the model's output; larger ones are refused, not merged.
-        embeddings: [B, D], for its batch size.
+            Floats distinguish labels only below 2^24 (float64: 2^53, float16: 2^11, bfloat16: 2^8), and Keras
+            casts float labels to the dtype of the model's output; larger labels are refused.
+        embeddings: [B, D]; gives the batch size.
 
     Raises:
-        ValueError: labels that are not numbers, one-hot or otherwise not one per image.
+        ValueError: If labels are not numbers, or not one per image, such as one-hot rows.
     """
     labels = tf.convert_to_tensor(y_true)
     if not (labels.dtype.is_integer or labels.dtype.is_floating or labels.dtype.is_bool):
@@ -103,23 +103,23 @@ def read_query_mask(sample_weight: Any, embeddings: tf.Tensor) -> tuple[tf.Tenso
     """Returns the query mask [B] bool and the check of its shape.
 
     Args:
-        sample_weight: [B] or [B, 1] of any dtype, non-zero where the image may be a query; None: every image.
-        embeddings: [B, D], for its batch size.
+        sample_weight: [B] or [B, 1] of any dtype, non-zero for images that may be a query; None: all may.
+        embeddings: [B, D]; gives the batch size.
 
     Raises:
-        ValueError: a mask that is not one value per image.
+        ValueError: If the mask does not have one value per image.
     """
     if sample_weight is None:
         return tf.fill(tf.shape(embeddings)[:1], True), ()
     mask = tf.convert_to_tensor(sample_weight)
-    cure = "Pass one value per image, non-zero where it may be a query."
+    cure = "Pass one value per image, non-zero if it may be a query."
     mask, check = _flatten("sample_weight", mask, embeddings, cure)
     return tf.cast(mask, tf.bool), (check,)
 
 
-def read_batch(y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Batch, tuple[Check, ...]]:
-    """Returns the batch in uniform shape and dtype, and what is still to be checked of its values."""
+def read_batch(y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[EmbeddingBatch, tuple[Check, ...]]:
+    """Returns the batch in uniform shape and dtype, and the checks that depend on its values."""
     embeddings = read_embeddings(y_pred)
     labels, label_checks = read_labels(y_true, embeddings)
     is_query, mask_checks = read_query_mask(sample_weight, embeddings)
-    return Batch(embeddings, labels, is_query, tf.reduce_all(is_query)), label_checks + mask_checks
+    return EmbeddingBatch(embeddings, labels, is_query, tf.reduce_all(is_query)), label_checks + mask_checks

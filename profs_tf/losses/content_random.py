@@ -1,9 +1,9 @@
-"""Random numbers that are a function of what is in the batch, and of nothing else.
+"""Random numbers that depend on the content of the batch only.
 
-A loss that draws must not depend on the order of the batch, nor on how often it was called before: a run that
-is resumed has to draw what it would have drawn. So there is neither a running generator nor a counter to
-save; each number comes from a hash of the two embeddings it is for. Since these change with every step, so do
-the draws; two images of one and the same embedding draw alike.
+The draws of a loss must not depend on the order of the batch or on earlier calls: a resumed run has to draw
+the same numbers as an uninterrupted one. Hence there is no generator with a state, and no counter to save.
+Each number comes from a hash of the two embeddings of its pair. Embeddings change with every step, and so do
+the draws; images with equal embeddings draw equal numbers.
 
 Shapes: B images in the batch, D embedding dimensions.
 """
@@ -15,15 +15,15 @@ _MIX = (-4658895280553007687, -7723592293110705685)  # the multipliers of splitm
 
 
 def _shift_right(values: tf.Tensor, bits: int) -> tf.Tensor:
-    """Returns the shift as of unsigned numbers, for which not every device has products."""
+    """Returns a logical shift. Not every device multiplies unsigned integers, hence the signed ones."""
     shifted = tf.bitwise.right_shift(values, tf.constant(bits, tf.int64))
     return tf.bitwise.bitwise_and(shifted, 2 ** (64 - bits) - 1)
 
 
 def _mixed(values: tf.Tensor) -> tf.Tensor:
-    """Returns int64 values in which each bit depends on all bits of ``values``.
+    """Returns int64 values of which each bit depends on all bits of ``values``.
 
-    The finaliser of splitmix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number Generators", OOPSLA
+    The finalizer of splitmix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number Generators", OOPSLA
     2014). Products wrap around at 2^64 on every device.
     """
     values = tf.bitwise.bitwise_xor(values, _shift_right(values, 30)) * _MIX[0]
@@ -34,24 +34,24 @@ def _mixed(values: tf.Tensor) -> tf.Tensor:
 def _hashes(embeddings: tf.Tensor, seed: int) -> tf.Tensor:
     """Returns a hash of the bits of each embedding, [B] int64.
 
-    A sum of integer products: it wraps around instead of rounding, so its order does not matter, as that of a
-    sum of floats would.
+    A sum of integer products wraps around instead of rounding, so that, unlike a sum of floats, it does not
+    depend on the order of its terms.
     """
     bits = tf.bitcast(embeddings, tf.int64 if embeddings.dtype == tf.float64 else tf.int32)
-    places = tf.range(1, tf.shape(embeddings)[1] + 1, dtype=tf.int32)
-    factors = tf.bitwise.bitwise_or(_mixed((tf.cast(places, tf.int64) + seed) * _GOLDEN), 1)
+    positions = tf.range(1, tf.shape(embeddings)[1] + 1, dtype=tf.int32)
+    factors = tf.bitwise.bitwise_or(_mixed((tf.cast(positions, tf.int64) + seed) * _GOLDEN), 1)
     return _mixed(tf.reduce_sum(tf.cast(bits, tf.int64) * factors, axis=1))
 
 
 def pair_uniforms(embeddings: tf.Tensor, seed: int) -> tf.Tensor:
-    """Returns for each ordered pair (i, j) a number drawn evenly from [0, 1).
+    """Returns a number drawn uniformly from [0, 1) for each ordered pair (i, j).
 
     Args:
         embeddings: [B, D] float32 or float64.
-        seed: another seed, another draw of all pairs.
+        seed: seed of the draw.
 
     Returns:
-        [B, B] float64, a multiple of 2^-53; that of (i, j) depends on E_i, E_j and ``seed`` only.
+        [B, B] float64, multiples of 2^-53; the number of (i, j) depends on E_i, E_j and ``seed`` only.
     """
     hashes = _hashes(embeddings, seed)
     pairs = _mixed(hashes[:, tf.newaxis] * _GOLDEN + hashes[tf.newaxis, :])

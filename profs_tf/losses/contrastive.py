@@ -5,7 +5,7 @@ from typing import Optional
 import tensorflow as tf
 
 from profs_tf.losses.base import MetricLoss
-from profs_tf.losses.batch import Batch
+from profs_tf.losses.batch import EmbeddingBatch
 from profs_tf.losses.distances import query_pairs, safe_sqrt, squared_distances
 from profs_tf.losses.mining import hard_negative_weights
 from profs_tf.utils.checks import check_finite_above, check_one_of
@@ -21,15 +21,14 @@ class ContrastiveLoss(MetricLoss):
         negative pair (i, j):  max(margin - d_ij, 0)^2
         value:                 mean over all positive and the chosen negative pairs
 
-    Pairs (i, j) have a query i, i != j, and are positive where ``y_i == y_j``. Cost: O(B^2 D + B^2 log B).
+    Pairs (i, j) have a query i, i != j, and are positive if ``y_i == y_j``. Cost: O(B^2 D + B^2 log B).
 
     Differs: a pair's label follows from the two class labels, equal meaning "same"; negatives are mined
-    instead of taken all (after Yuan et al., ICCV 2017, as in the PROFS paper, "Baseline Methods"); no factor
-    1/2.
+    rather than all used (after Yuan et al., ICCV 2017, as in the PROFS paper, section 5.3); no factor 1/2.
 
     Args:
-        margin: > 0; the distance at which a negative pair is far enough. Unit vectors are at most 2 apart.
-        mining: "hard": as many negative pairs as positive ones, the closest (see ``hard_mining``).
+        margin: > 0; the distance beyond which a negative pair costs 0. Unit vectors are at most 2 apart.
+        mining: "hard": the closest negative pairs, as many as positive ones (``hard_negative_weights``).
         name: name of the loss.
     """
 
@@ -38,7 +37,7 @@ class ContrastiveLoss(MetricLoss):
         self.margin = check_finite_above("margin", margin, 0.0)
         self.mining = check_one_of("mining", mining, ("hard",))
 
-    def _batch_loss(self, batch: Batch) -> tf.Tensor:
+    def _batch_loss(self, batch: EmbeddingBatch) -> tf.Tensor:
         distances_sq = squared_distances(batch.embeddings)
         positives, negatives = query_pairs(batch)
         chosen = hard_negative_weights(batch, distances_sq, positives, negatives)

@@ -5,12 +5,10 @@ from typing import Any, Optional
 import tensorflow as tf
 
 from profs_tf.losses.base import MetricLoss
-from profs_tf.losses.batch import Batch, Check
-from profs_tf.losses.class_labels import class_index_checks, class_indices
-from profs_tf.losses.distance_weighted import distance_weighted_weights
+from profs_tf.losses.batch import Check, EmbeddingBatch
 from profs_tf.losses.distances import query_pairs, safe_sqrt, squared_distances
-from profs_tf.losses.mining import hard_negative_weights
-from profs_tf.losses.prototypes import NUM_CLASSES_CURE
+from profs_tf.losses.mining import distance_weighted_counts, hard_negative_weights
+from profs_tf.losses.prototypes import NUM_CLASSES_CURE, class_index_checks, class_indices
 from profs_tf.utils.checks import check_count, check_finite_above, check_finite_at_least, check_one_of
 
 
@@ -25,22 +23,21 @@ class MarginLoss(MetricLoss):
         value:                 sum over all positive and the chosen negative pairs
                                / number of those terms that are not 0
 
-    The value is 0 where every term is. ``boundary`` is trained with the embedder; where there is one per
-    class, a pair takes that of its query's class. Cost: O(B^2 D + B^2 log B).
+    The value is 0 if every term is. ``boundary`` is trained with the embedder; with one boundary per class, a
+    pair takes that of its query's class. Cost: O(B^2 D + B^2 log B).
 
-    Differs: no penalty on the boundary (the paper's nu); mining "hard" as in the PROFS paper, "Baseline
-    Methods".
+    Differs: no penalty on the boundary (the paper's nu); mining "hard" as in the PROFS paper, section 5.3.
 
     Args:
-        boundary: initial value of the boundary, the distance between "near" and "far" (the paper's beta).
+        boundary: > 0; initial distance that separates positive from negative pairs (the paper's beta).
         margin: >= 0; half the gap between positive and negative pairs (the paper's alpha).
-        mining: "hard": as many negative pairs as positive ones, the closest (see ``hard_mining``);
-            "distance_weighted": one negative drawn for every positive pair (see ``distance_weighted``).
-        boundary_per_class: a boundary for each of ``num_classes`` classes instead of one for all. Labels
-            must then be 0 ... num_classes - 1.
-        num_classes: number of training classes; needed, and used, with ``boundary_per_class`` only.
+        mining: "hard": the closest negative pairs, as many as positive ones (``hard_negative_weights``);
+            "distance_weighted": one negative drawn for each positive pair (``distance_weighted_counts``).
+        boundary_per_class: whether each of ``num_classes`` classes has its own boundary. Labels must then be
+            0 ... num_classes - 1.
+        num_classes: number of training classes; required by, and used with, ``boundary_per_class`` only.
         learning_rate: > 0; learning rate of the boundary in ProfsModel.
-        seed: of the draws of "distance_weighted".
+        seed: seed of the draws of "distance_weighted".
         name: name of the loss.
 
     Attributes:
@@ -73,33 +70,33 @@ class MarginLoss(MetricLoss):
         self.boundary = tf.Variable(tf.fill(shape, self.initial_boundary), name="boundary", dtype=tf.float32)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments: as ``boundary`` its initial value, not the trained one."""
+        """Returns the constructor's arguments; ``boundary`` is the initial value, not the trained one."""
         return {**super().get_config(), "boundary": self.initial_boundary}
 
     def _label_checks(self, labels: tf.Tensor) -> tuple[Check, ...]:
         return () if self._num_boundaries is None else class_index_checks(labels, self._num_boundaries)
 
-    def _boundary_of_queries(self, batch: Batch) -> tf.Tensor:
-        """Returns the boundary of each row, [B, 1], or [] where there is one for all."""
+    def _query_boundaries(self, batch: EmbeddingBatch) -> tf.Tensor:
+        """Returns the boundary of each row, [B, 1], or [] if all classes share one."""
         boundary = tf.cast(self.boundary, batch.embeddings.dtype)
         if self._num_boundaries is None:
             return boundary
         return tf.gather(boundary, class_indices(batch.labels, self._num_boundaries))[:, tf.newaxis]
 
     def _chosen_negatives(
-        self, batch: Batch, distances: tf.Tensor, positives: tf.Tensor, negatives: tf.Tensor
+        self, batch: EmbeddingBatch, distances: tf.Tensor, positives: tf.Tensor, negatives: tf.Tensor
     ) -> tf.Tensor:
         """Returns how often each negative pair counts, [B, B]."""
         if self.mining == "hard":
             return hard_negative_weights(batch, distances, positives, negatives)
-        return distance_weighted_weights(batch, distances, positives, negatives, self.seed)
+        return distance_weighted_counts(batch, distances, positives, negatives, self.seed)
 
-    def _batch_loss(self, batch: Batch) -> tf.Tensor:
+    def _batch_loss(self, batch: EmbeddingBatch) -> tf.Tensor:
         distances = safe_sqrt(squared_distances(batch.embeddings))
         positives, negatives = query_pairs(batch)
         chosen = self._chosen_negatives(batch, distances, positives, negatives)
         positives = tf.cast(positives, distances.dtype)
-        boundary = self._boundary_of_queries(batch)
+        boundary = self._query_boundaries(batch)
         terms = positives * tf.nn.relu(distances - boundary + self.margin)
         terms += chosen * tf.nn.relu(boundary + self.margin - distances)
         active = tf.where(terms > 0.0, positives + chosen, tf.zeros_like(terms))

@@ -1,49 +1,56 @@
-"""Hard mining: which negative pairs count, the closest, as many as there are positive pairs.
+"""Mining of negative pairs, one for each positive pair: the closest ones, or drawn by distance.
 
-Shapes: B images in the batch. Matrices are [B, B]; the row is the query.
-The choice is returned as weights, how often each pair counts. No gradient passes through it.
+Shapes: B images in the batch, D embedding dimensions; R rows of N numbers. Matrices are [B, B]; the row is
+the query. The choice is returned as weights, how often each pair counts. No gradient passes through it.
 """
 
 import tensorflow as tf
 
-from profs_tf.losses.batch import Batch
+from profs_tf.losses.batch import EmbeddingBatch
+from profs_tf.losses.content_random import pair_uniforms
+from profs_tf.losses.ops import flat_indices, searchsorted_right
+
+CUTOFF = 0.5
+"""Distance-weighted mining treats closer negatives as at this distance: their gradients are mostly noise."""
+NONZERO_LOSS_CUTOFF = 1.4
+"""Distance-weighted mining draws no negatives beyond: at the default boundary and margin they cost 0."""
 
 
 def closest_weights(distances: tf.Tensor, candidates: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
-    """Chooses in each row the ``counts`` closest candidates.
+    """Chooses the ``counts`` closest candidates of each row.
 
-    Where the last places go to candidates of equal distance, these share them evenly: three tied for two
-    places weigh 2/3 each. So the choice does not depend on the order of the columns.
+    Candidates that tie for the last ranks share them evenly: three that tie for two ranks weigh 2/3 each.
+    Hence the choice does not depend on the order of the columns.
 
     Args:
-        distances: [R, N], any monotonous function of the distance.
+        distances: [R, N], any increasing function of the distance.
         candidates: [R, N] bool.
-        counts: [R] int32, how many to choose; all candidates where they are fewer.
+        counts: [R] int32, how many to choose; all candidates if there are fewer.
 
     Returns:
         [R, N] weights in [0, 1], dtype of ``distances``; the sum of row r is min(counts[r], candidates in r).
         Cost: O(R N log N).
     """
     infinity = tf.constant(float("inf"), distances.dtype)
-    in_order = tf.sort(tf.where(candidates, distances, infinity), axis=1)
-    places = tf.minimum(counts, _count(candidates))[:, tf.newaxis]
-    is_last_place = tf.range(tf.shape(distances)[1])[tf.newaxis, :] == places - 1
-    threshold = tf.reduce_max(tf.where(is_last_place, in_order, -infinity), axis=1, keepdims=True)
+    sorted_distances = tf.sort(tf.where(candidates, distances, infinity), axis=1)
+    num_chosen = tf.minimum(counts, _count(candidates))[:, tf.newaxis]
+    is_last = tf.range(tf.shape(distances)[1])[tf.newaxis, :] == num_chosen - 1
+    threshold = tf.reduce_max(tf.where(is_last, sorted_distances, -infinity), axis=1, keepdims=True)
     closer = tf.logical_and(candidates, distances < threshold)
     tied = tf.logical_and(candidates, tf.equal(distances, threshold))
-    left = tf.cast(places - _count(closer)[:, tf.newaxis], distances.dtype)
-    share = tf.math.divide_no_nan(left, tf.cast(_count(tied), distances.dtype)[:, tf.newaxis])
+    remaining = tf.cast(num_chosen - _count(closer)[:, tf.newaxis], distances.dtype)
+    share = tf.math.divide_no_nan(remaining, tf.cast(_count(tied), distances.dtype)[:, tf.newaxis])
     return tf.cast(closer, distances.dtype) + tf.where(tied, share, tf.zeros_like(distances))
 
 
 def hard_negative_weights(
-    batch: Batch, distances: tf.Tensor, positives: tf.Tensor, negatives: tf.Tensor
+    batch: EmbeddingBatch, distances: tf.Tensor, positives: tf.Tensor, negatives: tf.Tensor
 ) -> tf.Tensor:
     """Chooses the closest negative pairs, as many as there are positive pairs.
 
-    Where every image is a query: the closest of the whole batch. Pairs are ordered, (i, j) and (j, i) are
-    two; since positives and negatives both come twice, the choice is that of unordered pairs. With a query
-    mask (PROFS): each query takes as many of its own closest negatives as it has positives.
+    If every image is a query, these are the closest pairs of the whole batch. Pairs are ordered: (i, j) and
+    (j, i) are two. Since positives and negatives both occur twice, the choice is that of unordered pairs.
+    With a query mask (PROFS), each query takes as many of its own closest negatives as it has positives.
 
     Args:
         batch: the batch.
@@ -68,6 +75,82 @@ def hard_negative_weights(
     return tf.cond(batch.every_image_is_query, of_the_batch, of_each_query)
 
 
+def sampling_weights(distances: tf.Tensor, negatives: tf.Tensor, dimensions: tf.Tensor) -> tf.Tensor:
+    """Returns the unnormalized probabilities of each row's negatives in distance-weighted mining.
+
+    Wu, Manmatha, Smola, Krähenbühl: "Sampling Matters in Deep Embedding Learning", ICCV 2017. The weight is
+    1/q(d), where q is the density of the distance of two random points on the unit sphere:
+    ``log q(d) = (D - 2) log d + (D - 3)/2 log(1 - d^2/4)``, with d at least CUTOFF, and 0 beyond
+    NONZERO_LOSS_CUTOFF. If all negatives of a row are beyond, all have weight 1. Computed from logarithms
+    relative to the row's largest: for D = 512 the weights span 200 orders of magnitude.
+
+    Args:
+        distances: [R, N] float64.
+        negatives: [R, N] bool.
+        dimensions: D, scalar.
+
+    Returns:
+        [R, N] float64 in [0, 1], 1 for the largest of a row and 0 outside ``negatives``.
+    """
+    dimensions = tf.cast(dimensions, tf.float64)
+    within = tf.logical_and(negatives, distances <= NONZERO_LOSS_CUTOFF)
+    clipped = tf.clip_by_value(distances, CUTOFF, NONZERO_LOSS_CUTOFF)
+    log_density = (dimensions - 2.0) * tf.math.log(clipped)
+    log_density += (dimensions - 3.0) / 2.0 * tf.math.log(1.0 - tf.square(clipped) / 4.0)
+    lowest = tf.reduce_min(tf.where(within, log_density, float("inf")), axis=1, keepdims=True)
+    weights = tf.exp(tf.where(within, lowest - log_density, -float("inf")))
+    any_within = tf.reduce_any(within, axis=1, keepdims=True)
+    return tf.where(any_within, weights, tf.cast(negatives, tf.float64))
+
+
+def distance_weighted_counts(
+    batch: EmbeddingBatch, distances: tf.Tensor, positives: tf.Tensor, negatives: tf.Tensor, seed: int
+) -> tf.Tensor:
+    """Draws one negative pair for each positive pair, with replacement, by ``sampling_weights``.
+
+    The draw for the positive pair (i, j) is a function of E_i, E_j, the distances of i's negatives and the
+    seed (see ``content_random``). Negatives are ordered by distance, not by their position in the batch, so
+    neither value nor gradient depends on the order of the batch.
+
+    Args:
+        batch: the batch.
+        distances: [B, B].
+        positives: [B, B] bool, the positive pairs.
+        negatives: [B, B] bool, the negative pairs.
+        seed: seed of the draws.
+
+    Returns:
+        [B, B] weights, dtype of ``distances``: how often each negative pair was drawn. Cost: O(B^2 log B).
+    """
+    distances = tf.stop_gradient(distances)
+    of_negatives = tf.where(negatives, distances, tf.constant(float("inf"), distances.dtype))
+    order = tf.argsort(of_negatives, axis=1, stable=True)
+    sorted_distances = tf.cast(tf.gather(distances, order, batch_dims=1), tf.float64)
+    sorted_negatives = tf.gather(negatives, order, batch_dims=1)
+    weights = sampling_weights(sorted_distances, sorted_negatives, tf.shape(batch.embeddings)[1])
+    cumulative = tf.cumsum(weights, axis=1)
+    thresholds = pair_uniforms(tf.stop_gradient(batch.embeddings), seed) * cumulative[:, -1:]
+    # Rounding may raise a threshold to the total, beyond which the search finds no negative.
+    last = tf.reduce_sum(tf.cast(weights > 0.0, tf.int32), axis=1, keepdims=True) - 1
+    ranks = tf.maximum(tf.minimum(searchsorted_right(cumulative, thresholds), last), 0)
+    is_drawn = tf.logical_and(positives, last >= 0)
+    return _count_draws(tf.gather(order, ranks, batch_dims=1), tf.cast(is_drawn, distances.dtype))
+
+
+def _count_draws(columns: tf.Tensor, is_drawn: tf.Tensor) -> tf.Tensor:
+    """Returns how often each column was drawn in its row.
+
+    Args:
+        columns: [B, B] int32.
+        is_drawn: [B, B] float, 1 where the draw counts and 0 elsewhere.
+
+    Returns:
+        [B, B], dtype of ``is_drawn``.
+    """
+    flat = tf.reshape(is_drawn, [-1]), tf.reshape(flat_indices(columns), [-1])
+    return tf.reshape(tf.math.unsorted_segment_sum(*flat, tf.size(columns)), tf.shape(columns))
+
+
 def _count(mask: tf.Tensor) -> tf.Tensor:
-    """Returns how many are True in each row, [R] int32 (a float32 would stop counting at 2^24)."""
+    """Returns the number of True entries in each row, [R] int32 (a float32 would stop counting at 2^24)."""
     return tf.reduce_sum(tf.cast(mask, tf.int32), axis=1)

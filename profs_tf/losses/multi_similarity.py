@@ -5,9 +5,9 @@ from typing import Optional
 import tensorflow as tf
 
 from profs_tf.losses.base import MetricLoss
-from profs_tf.losses.batch import Batch
-from profs_tf.losses.distances import mean_of, pairs_with_a_query, same_class, similarity_matrix
-from profs_tf.losses.ops import masked_log_sum_exp
+from profs_tf.losses.batch import EmbeddingBatch
+from profs_tf.losses.distances import pairs_with_a_query, same_class, similarity_matrix
+from profs_tf.losses.ops import masked_log_sum_exp, masked_mean
 from profs_tf.utils.checks import check_finite, check_finite_above, check_finite_at_least
 
 
@@ -23,16 +23,15 @@ class MultiSimilarityLoss(MetricLoss):
         value: mean over the images i of 1/alpha log(1 + sum_positives exp(-alpha (s_ik - base)))
                                        + 1/beta  log(1 + sum_negatives exp( beta  (s_ik - base)))
 
-    The mean is over all images that have any pair to choose from; one for which mining leaves nothing counts
-    with 0. With a query mask, pairs of two images that are both no queries are left out, of mining as of the
-    sums: an image that is no query keeps only its pairs with queries (PROFS paper, "Baseline Methods"). Cost:
-    O(B^2 D).
+    The mean is over all images that have a pair; images for which mining leaves no pair contribute 0. With a
+    query mask, pairs of two non-query images are left out of the mining and of the sums: a non-query image
+    keeps only its pairs with queries (PROFS paper, section 5.3). Cost: O(B^2 D).
 
     Args:
-        alpha: > 0; sharpness for positives.
-        beta: > 0; sharpness for negatives.
-        base: the similarity that positives should exceed and negatives stay below (the paper's lambda).
-        eps: >= 0; slack of the mining.
+        alpha: > 0; scale of the positive similarities.
+        beta: > 0; scale of the negative similarities.
+        base: the similarity that positives should exceed and negatives should not (the paper's lambda).
+        eps: >= 0; tolerance of the mining.
         name: name of the loss.
     """
 
@@ -53,14 +52,14 @@ class MultiSimilarityLoss(MetricLoss):
     def _mined(
         self, similarities: tf.Tensor, positives: tf.Tensor, negatives: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns what mining leaves of the two masks [B, B]. Both are empty where one was."""
+        """Returns the mined parts of both masks [B, B]; in rows where one mask is empty, both parts are."""
         infinity = tf.constant(float("inf"), similarities.dtype)
         lowest = tf.reduce_min(tf.where(positives, similarities, infinity), axis=1, keepdims=True)
         highest = tf.reduce_max(tf.where(negatives, similarities, -infinity), axis=1, keepdims=True)
         hard_positives = tf.logical_and(positives, similarities < highest + self.eps)
         return hard_positives, tf.logical_and(negatives, similarities > lowest - self.eps)
 
-    def _batch_loss(self, batch: Batch) -> tf.Tensor:
+    def _batch_loss(self, batch: EmbeddingBatch) -> tf.Tensor:
         similarities = similarity_matrix(batch.embeddings)
         pairs, same = pairs_with_a_query(batch), same_class(batch.labels)
         positives, negatives = self._mined(
@@ -69,4 +68,4 @@ class MultiSimilarityLoss(MetricLoss):
         above = similarities - self.base
         pull = tf.nn.softplus(masked_log_sum_exp(-self.alpha * above, positives)) / self.alpha
         push = tf.nn.softplus(masked_log_sum_exp(self.beta * above, negatives)) / self.beta
-        return mean_of(pull + push, tf.reduce_any(pairs, axis=1))
+        return masked_mean(pull + push, tf.reduce_any(pairs, axis=1))

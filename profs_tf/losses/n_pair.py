@@ -5,9 +5,9 @@ from typing import Optional
 import tensorflow as tf
 
 from profs_tf.losses.base import MetricLoss
-from profs_tf.losses.batch import Batch
-from profs_tf.losses.distances import mean_of, query_pairs, similarity_matrix, tuple_negatives
-from profs_tf.losses.ops import masked_log_sum_exp
+from profs_tf.losses.batch import EmbeddingBatch
+from profs_tf.losses.distances import query_pairs, similarity_matrix, tuple_negatives
+from profs_tf.losses.ops import masked_log_sum_exp, masked_mean
 from profs_tf.utils.checks import check_finite_at_least
 
 
@@ -41,16 +41,16 @@ class NPairLoss(MetricLoss):
         super().__init__(name)
         self.l2_weight = check_finite_at_least("l2_weight", l2_weight, 0.0)
 
-    def _batch_loss(self, batch: Batch) -> tf.Tensor:
+    def _batch_loss(self, batch: EmbeddingBatch) -> tf.Tensor:
         return n_pair_value(batch, similarity_matrix(batch.embeddings), self.l2_weight)
 
 
-def n_pair_value(batch: Batch, similarities: tf.Tensor, l2_weight: float) -> tf.Tensor:
+def n_pair_value(batch: EmbeddingBatch, similarities: tf.Tensor, l2_weight: float) -> tf.Tensor:
     """Returns the N-pair loss of a batch with its similarities s_ij [B, B]; see NPairLoss."""
     positives, _ = query_pairs(batch)
-    others = masked_log_sum_exp(similarities, tuple_negatives(batch))
-    tuples = mean_of(tf.nn.softplus(others[:, tf.newaxis] - similarities), positives)
+    negative_terms = masked_log_sum_exp(similarities, tuple_negatives(batch))
+    tuples = masked_mean(tf.nn.softplus(negative_terms[:, tf.newaxis] - similarities), positives)
     norms_sq = tf.reduce_sum(tf.square(batch.embeddings), axis=1)
-    norms_of_queries = mean_of(norms_sq, tf.reduce_any(positives, axis=1))
-    norms_of_positives = mean_of(norms_sq, tf.reduce_any(positives, axis=0))
+    norms_of_queries = masked_mean(norms_sq, tf.reduce_any(positives, axis=1))
+    norms_of_positives = masked_mean(norms_sq, tf.reduce_any(positives, axis=0))
     return tuples + 0.25 * l2_weight * (norms_of_queries + norms_of_positives)

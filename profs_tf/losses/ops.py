@@ -1,6 +1,6 @@
-"""Log-sum-exp over the terms of a mask, stable for logits of any size.
+"""Operations that the losses share: means and log-sum-exps over masks, gathers and searches in rows.
 
-Shapes: B images in the batch; K logits in a row.
+Shapes: B images in the batch; R rows of N numbers.
 """
 
 from collections.abc import Callable
@@ -10,45 +10,56 @@ import tensorflow as tf
 _Round = Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 
 NO_TERM = -1e30
-"""The log-sum-exp of no term at all: a finite "minus infinity", whose softplus and gradient are exactly 0."""
+"""The log-sum-exp of no terms: a finite "minus infinity", of which softplus and gradient are exactly 0."""
+
+
+def masked_mean(terms: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Returns the mean of the terms in the mask, a scalar; exactly 0 with zero gradient if the mask is empty.
+
+    Args:
+        terms: any shape; finite, outside the mask as well.
+        mask: same shape; bool, or 0 and 1 in the dtype of ``terms``.
+    """
+    mask = tf.cast(mask, terms.dtype)
+    return tf.math.divide_no_nan(tf.reduce_sum(mask * terms), tf.reduce_sum(mask))
 
 
 def masked_log_sum_exp(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Returns ``log(sum_k exp(logits_k))`` over the last axis, of the terms in the mask.
+    """Returns ``log(sum_n exp(logits_n))`` over the last axis, of the logits in the mask; stable.
 
     Args:
-        logits: [..., K]; finite.
-        mask: [..., K] bool.
+        logits: [..., N]; finite.
+        mask: [..., N] bool.
 
     Returns:
-        [...], about NO_TERM with zero gradient where the mask is empty.
+        [...], about NO_TERM with zero gradient if the mask is empty.
     """
     return tf.reduce_logsumexp(tf.where(mask, logits, tf.constant(NO_TERM, logits.dtype)), axis=-1)
 
 
 def log_add_exp(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-    """Returns ``log(exp(a) + exp(b))`` of two tensors that broadcast; finite where both are NO_TERM."""
+    """Returns ``log(exp(a) + exp(b))``, with broadcasting; finite if both are NO_TERM."""
     peak = tf.stop_gradient(tf.maximum(a, b))
     return peak + tf.math.log(tf.exp(a - peak) + tf.exp(b - peak))
 
 
 @tf.custom_gradient
 def paired_log_sum_exp(logits: tf.Tensor, mask: tf.Tensor, pairs: tf.Tensor) -> tf.Tensor:
-    """Returns ``log(sum_k exp(logits_ik + logits_jk))`` of the pairs (i, j).
+    """Returns ``log(sum_n exp(logits_in + logits_jn))`` of the pairs (i, j).
 
-    All at once this is a [B, B, K] object. It is computed for one pair of every row at a time instead, and
-    computed again for the gradient, so that memory stays O(BK). Time is O(PBK), where P is the largest number
-    of pairs in a row: 1 for two images per class.
+    The sums of all pairs together would be a [B, B, N] tensor. They are computed for one pair of each row at
+    a time instead, and again for the gradient, so that memory stays O(BN). Time is O(PBN), where P is the
+    largest number of pairs in a row: 1 for two images per class.
 
     Args:
-        logits: [B, K]; finite.
-        mask: [B, K] bool: the terms k of row i; rows i and j of a pair have the same.
+        logits: [B, N]; finite.
+        mask: [B, N] bool: the terms n of row i; the two rows of a pair have the same mask.
         pairs: [B, B] bool.
 
     Returns:
-        [B, B]; 0 outside ``pairs`` and where a pair has no term.
+        [B, B]; 0 outside ``pairs`` and for pairs without a term.
     """
-    # Without this an eager tape would keep every round of the loop, the [B, B, K] object after all.
+    # Otherwise an eager tape would keep every round of the loop, which is the [B, B, N] tensor again.
     logits = tf.stop_gradient(logits)
     with_terms = tf.logical_and(pairs, tf.reduce_any(mask, axis=1, keepdims=True))
     partners = tf.argsort(tf.cast(with_terms, tf.int32), axis=1, direction="DESCENDING", stable=True)
@@ -65,11 +76,10 @@ def paired_log_sum_exp(logits: tf.Tensor, mask: tf.Tensor, pairs: tf.Tensor) -> 
         return tf.gather(matrix, partner, batch_dims=1)[:, tf.newaxis]
 
     def forward(round_index: tf.Tensor, result: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        partner, present, sums = sums_of(round_index)
-        place = tf.logical_and(
-            present, tf.one_hot(partner, tf.shape(pairs)[1], on_value=True, off_value=False)
-        )
-        return round_index + 1, tf.where(place, masked_log_sum_exp(sums, mask)[:, tf.newaxis], result)
+        partner, has_partner, sums = sums_of(round_index)
+        is_partner = tf.one_hot(partner, tf.shape(pairs)[1], on_value=True, off_value=False)
+        is_pair = tf.logical_and(has_partner, is_partner)
+        return round_index + 1, tf.where(is_pair, masked_log_sum_exp(sums, mask)[:, tf.newaxis], result)
 
     def rounds_of(body: _Round, start: tf.Tensor) -> tf.Tensor:
         return tf.while_loop(lambda index, _: index < rounds, body, (tf.constant(0), start))[1]
@@ -78,14 +88,56 @@ def paired_log_sum_exp(logits: tf.Tensor, mask: tf.Tensor, pairs: tf.Tensor) -> 
 
     def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, None, None]:
         def backward(round_index: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            partner, present, sums = sums_of(round_index)
-            log_shares = sums - at_partner(result, partner)
-            counted = tf.logical_and(mask, present)
-            shares = tf.exp(tf.where(counted, log_shares, tf.constant(NO_TERM, logits.dtype)))
-            change = at_partner(upstream, partner) * shares
-            to_partner = tf.math.unsorted_segment_sum(change, partner, tf.shape(logits)[0])
-            return round_index + 1, total + change + to_partner
+            partner, has_partner, sums = sums_of(round_index)
+            log_softmax = sums - at_partner(result, partner)
+            is_term = tf.logical_and(mask, has_partner)
+            softmax = tf.exp(tf.where(is_term, log_softmax, tf.constant(NO_TERM, logits.dtype)))
+            of_row = at_partner(upstream, partner) * softmax
+            of_partner = tf.math.unsorted_segment_sum(of_row, partner, tf.shape(logits)[0])
+            return round_index + 1, total + of_row + of_partner
 
         return rounds_of(backward, tf.zeros_like(logits)), None, None
 
     return result, gradient
+
+
+def flat_indices(columns: tf.Tensor) -> tf.Tensor:
+    """Returns the indices of the entries (i, columns[i, j]) in a flattened [B, B] matrix, [B, B] int32."""
+    size = tf.shape(columns)[0]
+    return columns + size * tf.range(size)[:, tf.newaxis]
+
+
+def gather_in_rows(matrix: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
+    """Returns the entries (i, columns[i, j]) of a matrix.
+
+    Gathers from the flattened matrix: a gather with batch dimensions has no gradient for an empty batch.
+
+    Args:
+        matrix: [B, B].
+        columns: [B, B] int32.
+
+    Returns:
+        [B, B], dtype of ``matrix``.
+    """
+    return tf.gather(tf.reshape(matrix, [-1]), flat_indices(columns))
+
+
+def searchsorted_right(sorted_rows: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """Returns how many numbers of a row are <= each of the row's ``values``.
+
+    The same as ``tf.searchsorted(sorted_rows, values, side="right")``, which XLA implements by comparing all
+    numbers with all values in O(RNV) memory; this takes O(R (N + V)). It sorts numbers and values together,
+    numbers before equal values, and counts the numbers before each value.
+
+    Args:
+        sorted_rows: [R, N], each row in ascending order.
+        values: [R, V], same dtype.
+
+    Returns:
+        [R, V] int32. Cost: O(R (N + V) log(N + V)).
+    """
+    size = tf.shape(sorted_rows)[1]
+    order = tf.argsort(tf.concat([sorted_rows, values], axis=1), axis=1, stable=True)
+    counts = tf.cumsum(tf.cast(order < size, tf.int32), axis=1)
+    positions = tf.argsort(order, axis=1)
+    return tf.gather(counts, positions[:, size:], batch_dims=1)

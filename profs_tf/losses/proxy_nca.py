@@ -5,14 +5,14 @@ from typing import Optional
 import tensorflow as tf
 
 from profs_tf.losses.base import MetricLoss
-from profs_tf.losses.batch import Batch, Check
-from profs_tf.losses.class_labels import class_index_checks, class_indices
-from profs_tf.losses.distances import mean_of
-from profs_tf.losses.ops import masked_log_sum_exp
+from profs_tf.losses.batch import Check, EmbeddingBatch
+from profs_tf.losses.ops import masked_log_sum_exp, masked_mean
 from profs_tf.losses.prototypes import (
     EMBEDDING_DIM_CURE,
     NUM_CLASSES_CURE,
     check_embedding_dim,
+    class_index_checks,
+    class_indices,
     unit_vectors,
 )
 from profs_tf.utils.checks import check_count, check_finite_above
@@ -25,26 +25,26 @@ class ProxyNCALoss(MetricLoss):
     Movshovitz-Attias, Toshev, Leung, Ioffe, Singh: "No Fuss Distance Metric Learning using Proxies", ICCV
     2017.
 
-        D_ic  = ||scale x_i - scale p_c||^2
+        D_ic  = ||scale E_i - scale p_c||^2
         value: mean over the queries i of -log(exp(-D_iy) / sum_{c != y} exp(-D_ic)), y the class of i
 
-    p are the proxies at unit length, one for each of C classes; x the embeddings as handed over, meant to be
-    of unit length, multiplied by ``scale`` like the proxies. There are no pairs of images, so no
-    representatives: in PROFS the proxies serve as such for class mining. Without a mask every image is a
-    query. The value may be negative; with ``positive_in_denominator`` it is a cross entropy and cannot. Cost:
-    O(B C D).
+    p are the proxies, normalized to unit length, one for each of L classes. The embeddings E are expected to
+    have unit length; both are multiplied by ``scale``. There are no pairs of images, hence no
+    representatives: in PROFS the proxies take their role in class mining. Without a mask every image is a
+    query. The value may be negative; with ``positive_in_denominator`` it is a cross entropy and is not. Cost:
+    O(B L D).
 
     Args:
-        num_classes: C >= 2, number of training classes; must be given. Labels must be 0 ... num_classes - 1.
-        embedding_dim: D >= 1; must be given.
+        num_classes: L >= 2, number of training classes; required. Labels must be 0 ... num_classes - 1.
+        embedding_dim: D >= 1; required.
         scale: > 0; length of the embeddings and proxies.
-        positive_in_denominator: sum over all classes in the denominator, the image's own included.
+        positive_in_denominator: whether the sum in the denominator includes the image's own class.
         learning_rate: > 0; learning rate of the proxies in ProfsModel.
-        seed: of the proxies' initial directions.
+        seed: seed of the proxies' initial directions.
         name: name of the loss.
 
     Attributes:
-        proxies: trainable variable [C, D], float32; normalised in use, not in store.
+        proxies: trainable variable [L, D], float32; the stored vectors need not have unit length.
     """
 
     has_prototypes = True
@@ -69,21 +69,21 @@ class ProxyNCALoss(MetricLoss):
         self.proxies = unit_vectors("proxies", [self.num_classes, self.embedding_dim], seed)
 
     def class_vectors(self) -> tf.Tensor:
-        """Returns the proxies at unit length, float32 [C, D]; O(C D)."""
+        """Returns the normalized proxies, float32 [L, D]; O(L D)."""
         return tf.math.l2_normalize(self.proxies, axis=1)
 
     def _label_checks(self, labels: tf.Tensor) -> tuple[Check, ...]:
         return class_index_checks(labels, self.num_classes)
 
     def _distances_sq(self, embeddings: tf.Tensor) -> tf.Tensor:
-        """Returns D_ic, [B, C]. Not of small differences, so float32 products serve."""
+        """Returns D_ic, [B, L]. The differences are not small, so float32 products are accurate enough."""
         proxies = tf.math.l2_normalize(tf.cast(self.proxies, embeddings.dtype), axis=1)
         norms_sq = tf.reduce_sum(tf.square(embeddings), axis=1, keepdims=True)
         proxy_norms_sq = tf.reduce_sum(tf.square(proxies), axis=1)
         products = tf.matmul(embeddings, proxies, transpose_b=True)
         return self.scale**2 * (norms_sq + proxy_norms_sq - 2.0 * products)
 
-    def _batch_loss(self, batch: Batch) -> tf.Tensor:
+    def _batch_loss(self, batch: EmbeddingBatch) -> tf.Tensor:
         check_embedding_dim(batch.embeddings, self.embedding_dim)
         distances_sq = self._distances_sq(batch.embeddings)
         is_own = tf.one_hot(
@@ -91,4 +91,4 @@ class ProxyNCALoss(MetricLoss):
         )
         own_sq = tf.reduce_sum(tf.where(is_own, distances_sq, tf.zeros_like(distances_sq)), axis=1)
         in_denominator = tf.logical_or(tf.logical_not(is_own), self.positive_in_denominator)
-        return mean_of(own_sq + masked_log_sum_exp(-distances_sq, in_denominator), batch.is_query)
+        return masked_mean(own_sq + masked_log_sum_exp(-distances_sq, in_denominator), batch.is_query)

@@ -5,9 +5,9 @@ from typing import Optional
 import tensorflow as tf
 
 from profs_tf.losses.base import MetricLoss
-from profs_tf.losses.batch import Batch
-from profs_tf.losses.distances import mean_of, pick, query_pairs, squared_distances
-from profs_tf.losses.sorted_rows import count_not_above
+from profs_tf.losses.batch import EmbeddingBatch
+from profs_tf.losses.distances import query_pairs, squared_distances
+from profs_tf.losses.ops import gather_in_rows, masked_mean, searchsorted_right
 from profs_tf.utils.checks import check_finite_at_least, check_one_of
 
 
@@ -24,13 +24,13 @@ class TripletLoss(MetricLoss):
 
     Cost: O(B^2 D), with "semi_hard" O(B^2 (D + log B)); memory O(B^2).
 
-    Differs: a positive pair without a semi-hard negative takes the farthest negative, where FaceNet leaves
+    Differs: a positive pair without a semi-hard negative takes the farthest negative, whereas FaceNet leaves
     it out; tfa.losses.TripletSemiHardLoss does the same.
 
     Args:
         margin: >= 0; in units of squared distance.
-        mining: which negative a pair takes. "hard": the closest to the query. "semi_hard": the closest to the
-            query among those farther from it than the positive is; where there is none, the farthest.
+        mining: the negative of a positive pair. "hard": the closest to the query. "semi_hard": the closest to
+            the query that is farther from it than the positive; if there is none, the farthest.
         name: name of the loss.
     """
 
@@ -39,35 +39,36 @@ class TripletLoss(MetricLoss):
         self.margin = check_finite_at_least("margin", margin, 0.0)
         self.mining = check_one_of("mining", mining, ("hard", "semi_hard"))
 
-    def _batch_loss(self, batch: Batch) -> tf.Tensor:
+    def _batch_loss(self, batch: EmbeddingBatch) -> tf.Tensor:
         distances_sq = squared_distances(batch.embeddings)
         positives, negatives = query_pairs(batch)
-        choose = _closest_negative if self.mining == "hard" else _semi_hard_negative
+        mine = _closest_negative if self.mining == "hard" else _semi_hard_negative
         has_negative = tf.logical_and(positives, tf.reduce_any(negatives, axis=1, keepdims=True))
-        negative_sq = tf.where(has_negative, choose(distances_sq, negatives), tf.zeros_like(distances_sq))
+        negative_sq = tf.where(has_negative, mine(distances_sq, negatives), tf.zeros_like(distances_sq))
         violation = tf.nn.relu(distances_sq - negative_sq + self.margin)
-        return mean_of(tf.where(has_negative, violation, tf.zeros_like(violation)), positives)
+        return masked_mean(tf.where(has_negative, violation, tf.zeros_like(violation)), positives)
 
 
-def _beyond_reach(distances_sq: tf.Tensor, negatives: tf.Tensor) -> tf.Tensor:
-    """Returns the squared distances of the negatives, infinity elsewhere."""
+def _of_negatives(distances_sq: tf.Tensor, negatives: tf.Tensor) -> tf.Tensor:
+    """Returns the squared distances of the negative pairs, infinity elsewhere."""
     return tf.where(negatives, distances_sq, tf.constant(float("inf"), distances_sq.dtype))
 
 
 def _closest_negative(distances_sq: tf.Tensor, negatives: tf.Tensor) -> tf.Tensor:
-    """Returns d_in^2 of each query's closest negative, [B, 1]; infinity where it has none."""
-    return tf.reduce_min(_beyond_reach(distances_sq, negatives), axis=1, keepdims=True)
+    """Returns d_in^2 of each query's closest negative, [B, 1]; infinity if it has none."""
+    return tf.reduce_min(_of_negatives(distances_sq, negatives), axis=1, keepdims=True)
 
 
 def _semi_hard_negative(distances_sq: tf.Tensor, negatives: tf.Tensor) -> tf.Tensor:
     """Returns d_in^2 of the semi-hard negative of every pair (i, p), [B, B].
 
-    With a query's negatives in order, that is the first one farther than p; a comparison of all triplets
+    It is the first one farther than p among the query's negatives, sorted by distance. Comparing all triplets
     would take O(B^3) memory.
     """
-    reach = tf.stop_gradient(_beyond_reach(distances_sq, negatives))
-    order = tf.argsort(reach, axis=1, stable=True)
-    first_farther = count_not_above(tf.gather(reach, order, batch_dims=1), tf.stop_gradient(distances_sq))
+    negatives_sq = tf.stop_gradient(_of_negatives(distances_sq, negatives))
+    order = tf.argsort(negatives_sq, axis=1, stable=True)
+    sorted_sq = tf.gather(negatives_sq, order, batch_dims=1)
+    first_farther = searchsorted_right(sorted_sq, tf.stop_gradient(distances_sq))
     farthest = tf.reduce_sum(tf.cast(negatives, tf.int32), axis=1, keepdims=True) - 1
-    place = tf.maximum(tf.minimum(first_farther, farthest), 0)
-    return pick(distances_sq, tf.gather(order, place, batch_dims=1))
+    rank = tf.maximum(tf.minimum(first_farther, farthest), 0)
+    return gather_in_rows(distances_sq, tf.gather(order, rank, batch_dims=1))

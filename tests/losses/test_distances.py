@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from profs_tf.losses import distances
-from profs_tf.losses.batch import Batch
+from profs_tf.losses.batch import EmbeddingBatch
 from tests.losses.loss_reference import distance_matrix
 
 
@@ -48,7 +48,9 @@ def test_equal_embeddings_are_exactly_zero_apart():
 
 
 def test_pairs():
-    batch = Batch(None, tf.constant([3, 3, 5]), tf.constant([True, False, False]), tf.constant(False))
+    batch = EmbeddingBatch(
+        None, tf.constant([3, 3, 5]), tf.constant([True, False, False]), tf.constant(False)
+    )
     positives, negatives = distances.query_pairs(batch)
     np.testing.assert_array_equal(positives, [[0, 1, 0], [0, 0, 0], [0, 0, 0]])
     np.testing.assert_array_equal(negatives, [[0, 0, 1], [0, 0, 0], [0, 0, 0]])
@@ -56,17 +58,3 @@ def test_pairs():
     np.testing.assert_array_equal(distances.tuple_negatives(batch), [[0, 0, 1], [0, 0, 1], [0, 1, 0]])
     every = batch._replace(is_query=tf.fill([3], True), every_image_is_query=tf.constant(True))
     np.testing.assert_array_equal(distances.tuple_negatives(every), [[0, 0, 1], [0, 0, 1], [1, 1, 0]])
-
-
-def test_mean_of_nothing_is_zero():
-    terms = tf.constant([3.0, 5.0, 7.0])
-    assert float(distances.mean_of(terms, tf.constant([True, False, True]))) == 5.0
-    assert float(distances.mean_of(terms, tf.zeros([3]))) == 0.0
-    np.testing.assert_array_equal(gradient_of(lambda x: distances.mean_of(x, tf.zeros([3])), terms), 0.0)
-
-
-def test_pick():
-    matrix = tf.reshape(tf.range(9), [3, 3])
-    np.testing.assert_array_equal(
-        distances.pick(matrix, [[0, 2, 1], [1, 1, 1], [2, 0, 2]]), [[0, 2, 1], [4, 4, 4], [8, 6, 8]]
-    )

@@ -17,7 +17,7 @@ def simplex(within, between):
     """Images of a class at distance ``within`` of one another, of two classes at ``between``.
 
     A regular simplex of classes, each with a regular simplex of images in dimensions of its own: the squared
-    distance of two classes' images is that of the centres plus twice that of an image to its centre.
+    distance of two classes' images is that of the centers plus twice that of an image to its center.
     """
     radius_sq = within**2 / 2 * (1 - 1 / IMAGES)
     centers = np.eye(CLASSES) * math.sqrt((between**2 - 2 * radius_sq) / 2)

@@ -1,4 +1,4 @@
-"""What a loss owns, boundary, centres and proxies: trained, saved and restored."""
+"""The variables of a loss (boundary, centers, proxies) are trained, saved and restored."""
 
 import numpy as np
 import pytest

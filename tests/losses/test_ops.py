@@ -1,8 +1,17 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from profs_tf.losses.ops import log_add_exp, masked_log_sum_exp, paired_log_sum_exp
+from profs_tf.losses.ops import (
+    gather_in_rows,
+    log_add_exp,
+    masked_log_sum_exp,
+    masked_mean,
+    paired_log_sum_exp,
+    searchsorted_right,
+)
 
 
 def value_and_gradient(function, x):
@@ -39,7 +48,7 @@ def test_log_add_exp():
 @pytest.mark.parametrize("scale", [1.0, 1e4])
 @pytest.mark.parametrize("kind", ["one each", "many", "none"])
 def test_paired_log_sum_exp(scale, kind):
-    """Against the [B, B, K] object itself; logits of 1e4 leave nothing of a product of exponentials."""
+    """Against the [B, B, N] object itself; logits of 1e4 leave nothing of a product of exponentials."""
     rng = np.random.default_rng(0)
     size = 10
     logits = scale * rng.normal(size=[size, 7])
@@ -67,3 +76,41 @@ def test_paired_log_sum_exp(scale, kind):
         )
     np.testing.assert_allclose(results[1][0], results[0][0], rtol=1e-12)
     np.testing.assert_allclose(results[1][1], results[0][1], rtol=1e-9, atol=1e-12)
+
+
+def test_masked_mean_of_nothing_is_zero():
+    terms = np.array([3.0, 5.0, 7.0], np.float32)
+    assert float(masked_mean(tf.constant(terms), tf.constant([True, False, True]))) == 5.0
+    value, gradient = value_and_gradient(lambda x: masked_mean(x, tf.zeros([3])), terms)
+    assert value == 0.0
+    np.testing.assert_array_equal(gradient, 0.0)
+
+
+def test_gather_in_rows():
+    matrix = tf.reshape(tf.range(9), [3, 3])
+    np.testing.assert_array_equal(
+        gather_in_rows(matrix, [[0, 2, 1], [1, 1, 1], [2, 0, 2]]), [[0, 2, 1], [4, 4, 4], [8, 6, 8]]
+    )
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.integers(1, 5), st.integers(1, 12), st.integers(1, 12), st.integers(0, 2**32 - 1))
+def test_searchsorted_right_agrees_with_numpy(rows, size, values, seed):
+    """Few distinct numbers, so that many are equal; infinities at the end, as in mining."""
+    rng = np.random.default_rng(seed)
+    sorted_rows = np.sort(rng.integers(-3, 4, [rows, size]).astype(np.float32), axis=1)
+    sorted_rows[:, size - rng.integers(0, size) :] = np.inf
+    values_to_find = rng.integers(-4, 5, [rows, values]).astype(np.float32)
+    counts = searchsorted_right(tf.constant(sorted_rows), tf.constant(values_to_find))
+    expected = [np.searchsorted(row, value, side="right") for row, value in zip(sorted_rows, values_to_find)]
+    np.testing.assert_array_equal(counts, expected)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_searchsorted_right_agrees_compiled(jit_compile):
+    rng = np.random.default_rng(0)
+    sorted_rows = np.sort(rng.integers(-3, 4, [6, 50]).astype(np.float64), axis=1)
+    values_to_find = rng.integers(-4, 5, [6, 30]).astype(np.float64)
+    compiled = tf.function(searchsorted_right, autograph=False, jit_compile=jit_compile)
+    expected = [np.searchsorted(row, value, side="right") for row, value in zip(sorted_rows, values_to_find)]
+    np.testing.assert_array_equal(compiled(sorted_rows, values_to_find), expected)
