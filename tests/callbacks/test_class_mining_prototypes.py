@@ -1,4 +1,4 @@
-"""Class mining from what a loss holds for each class: proxies and centres after step t - lag, exactly."""
+"""Class mining from what a loss holds for each class: proxies and centers after step t - lag, exactly."""
 
 import numpy as np
 import pytest

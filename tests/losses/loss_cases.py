@@ -17,7 +17,7 @@ DIMENSIONS = 6
 class Case(NamedTuple):
     loss: losses.MetricLoss
     reference: Callable  # (E float64, y list, q list) -> float
-    rest: Callable  # what is left of the value where nothing may be a query: (E) -> float
+    rest: Callable  # what is left of the value if no image may be a query: (E) -> float
 
 
 def _nothing(E):
