@@ -1,4 +1,4 @@
-"""The wheel in an empty folder, without the repository: the lines of BUILD.md train, export, index and find."""
+"""The wheel in an empty folder, without the repository: BUILD.md's commands train, export, index and find."""
 
 import json
 import os
