@@ -1,63 +1,67 @@
-"""What a run leaves when its training is over: the embedder of the best epoch, its figures, its curves."""
+"""What a run leaves behind: the embedder of the best epoch, its metrics, its learning curves."""
 
 from typing import Any
 
-from profs_tf.callbacks.recall import RecallCallback
-from profs_tf.config import Config
-from profs_tf.datasets.image_list import ImageList
-from profs_tf.inputs.preprocessing import Preprocessing
+import tensorflow as tf
+
 from profs_tf.metrics.scores import evaluate, format_report
 from profs_tf.models.inference import embed
-from profs_tf.models.profs_model import ProfsModel
-from profs_tf.runs.directory import RunFolder
 from profs_tf.runs.factory import build_model
-from profs_tf.runs.log import RunLog
-from profs_tf.sampling.batch_sampler import BatchSampler
+from profs_tf.runs.training_run import RunCallbacks, TrainingRun
 from profs_tf.serving.saved_model import save_embedder
 from profs_tf.visual.learning_curves import draw_learning_curves
-from profs_tf.visual.tensorboard import EmbeddingBoard
 
 
-def finish(
-    config: Config,
-    folder: RunFolder,
-    model: ProfsModel,
-    sampler: BatchSampler,
-    recall: RecallCallback,
-    log: RunLog,
-    preprocessing: Preprocessing,
-    test_images: ImageList,
-    board: EmbeddingBoard,
-) -> dict[str, Any]:
-    """Exports the best epoch's embedder, and writes metrics.json, the projector and the learning curves."""
-    embedder = model.embedder
-    if model.distribute_strategy.num_replicas_in_sync > 1:
+def export_best(run: TrainingRun, callbacks: RunCallbacks) -> dict[str, Any]:
+    """Exports the best epoch's embedder; writes metrics.json, the projector and the learning curves.
+
+    Returns:
+        What is written to metrics.json.
+    """
+    config, folder, recall = run.config, run.folder, callbacks.recall
+    embedder = run.model.embedder
+    if run.strategy.num_replicas_in_sync > 1:
         # One that is not spread over replicas: only this process evaluates and exports.
-        embedder = build_model(config, sampler.num_classes, steps_per_epoch=1).embedder
+        embedder = build_model(config, run.sampler.num_classes, steps_per_epoch=1).embedder
     embedder.load_weights(str(folder.best_weights)).expect_partial()
-    save_embedder(embedder, preprocessing, folder.embedder)
-    best = dict(recall.best)
-    clusters = config.clustering == "best"
-    if clusters or board.writes_projector:
-        embeddings = embed(embedder, test_images, preprocessing=preprocessing, batch_size=config.batch_size)
-        board.write_projector(embeddings)
-    if clusters:
-        best.update(evaluate(embeddings, test_images.labels, ks=config.ks, seed=config.seed))
+    save_embedder(embedder, run.preprocessing, folder.embedder)
     metrics = {
-        "best": best,
+        "best": {**recall.best, **_scores_of_best(run, callbacks, embedder)},
         "untrained": recall.untrained,
-        "steps": model.steps_taken,
-        "steps_per_projection": sampler.steps_per_projection,
-        "batch_size": sampler.batch_size,
+        "steps": run.model.steps_taken,
+        "steps_per_projection": run.sampler.steps_per_projection,
+        "batch_size": run.sampler.batch_size,
     }
+    if run.num_shared_classes:
+        metrics["shared_classes"] = run.num_shared_classes
     folder.write_metrics(metrics)
-    draw_learning_curves(log.rows, folder.curves)
-    first = "untrained" if config.initial_run is None else "first"
-    print(
-        f"\nBest epoch: {best['epoch']} of {config.epochs}. "
-        f"On {test_images.num_classes:,} unseen classes, in percent:\n"
-        f"{format_report({first: recall.untrained, 'best': best})}\n"
-        f"Embedder: {folder.embedder}\nCurves: {folder.curves}",
-        flush=True,
-    )
+    draw_learning_curves(callbacks.log.rows, folder.curves)
+    print(_report(run, metrics), flush=True)
     return metrics
+
+
+def _scores_of_best(run: TrainingRun, callbacks: RunCallbacks, embedder: tf.keras.Model) -> dict[str, float]:
+    """Returns NMI and F1 with the recalls if `clustering` is "best"; also writes TensorBoard's projector."""
+    clusters = run.config.clustering == "best"
+    if not clusters and not callbacks.board.writes_projector:
+        return {}
+    embeddings = embed(
+        embedder, run.test_images, preprocessing=run.preprocessing, batch_size=run.config.batch_size
+    )
+    callbacks.board.write_projector(embeddings)
+    if not clusters:
+        return {}
+    return evaluate(embeddings, run.test_images.labels, ks=run.config.ks, seed=run.config.seed)
+
+
+def _report(run: TrainingRun, metrics: dict[str, Any]) -> str:
+    config, folder = run.config, run.folder
+    classes = f"{run.test_images.num_classes:,} unseen classes"
+    if run.num_shared_classes:
+        classes = f"{run.test_images.num_classes:,} classes, {run.num_shared_classes:,} of which trained"
+    first = "untrained" if config.initial_run is None else "first"
+    return (
+        f"\nBest epoch: {metrics['best']['epoch']} of {config.epochs}. On {classes}, in percent:\n"
+        f"{format_report({first: metrics['untrained'], 'best': metrics['best']})}\n"
+        f"Embedder: {folder.embedder}\nCurves: {folder.curves}"
+    )

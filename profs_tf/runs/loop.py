@@ -1,11 +1,16 @@
-"""Training from wherever the model is to the end of an epoch, by Keras's fit."""
+"""The training loop: Keras's `fit` from the step the model is at, and what it shows."""
 
+import sys
 import warnings
 from typing import Union
 
 import tensorflow as tf
 
 from profs_tf.models.profs_model import ProfsModel
+from profs_tf.utils.progress import is_interactive
+
+_KERAS_VERBOSITY = {"bar": 1, "line": 2, "tqdm": 0, "none": 0}
+PROGRESS = tuple(_KERAS_VERBOSITY)
 
 
 def fit_from_step(
@@ -14,9 +19,10 @@ def fit_from_step(
     epochs: int,
     steps_per_epoch: int,
     callbacks: list[tf.keras.callbacks.Callback],
-    verbose: int,
+    progress: str,
 ) -> None:
-    """Trains from the model's step to the end of the last epoch, first completing an epoch left half way."""
+    """Trains from the model's step to the end of the last epoch, first completing an interrupted epoch."""
+    verbose = _KERAS_VERBOSITY[progress]
     epoch, done = divmod(model.steps_taken, steps_per_epoch)
     if done and epoch < epochs:
         model.fit(
@@ -41,12 +47,18 @@ def fit_from_step(
         )
 
 
+def progress_for_output(progress: str) -> str:
+    """Returns "line" in place of a bar whose output is a file or a pipe: each redraw would be kept there."""
+    streams = {"bar": sys.stdout, "tqdm": sys.stderr}
+    return progress if is_interactive(streams.get(progress, sys.stdout)) or progress == "none" else "line"
+
+
 def progress_callbacks(progress: str) -> list[tf.keras.callbacks.Callback]:
-    """Returns TensorFlow Addons' progress bar where it is asked for; Keras shows the others itself."""
+    """Returns TensorFlow Addons' progress bar for "tqdm"; Keras shows the others itself."""
     if progress != "tqdm":
         return []
     with warnings.catch_warnings():
-        # Importing it announces the end of its development, which is no concern of who sees the bar.
+        # On import it announces the end of its development.
         warnings.simplefilter("ignore")
         from tensorflow_addons.callbacks import TQDMProgressBar
     return [TQDMProgressBar()]

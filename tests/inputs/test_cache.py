@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from profs_tf import train
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs import cache as image_cache
@@ -25,6 +24,7 @@ from profs_tf.inputs.cache import CACHES, cached, free_memory
 from profs_tf.inputs.decoding import UnreadableImageError
 from profs_tf.inputs.pipeline import evaluation_pipeline, train_pipeline
 from profs_tf.inputs.preprocessing import Preprocessing
+from profs_tf.runs.resume import resumed_config
 from profs_tf.sampling.batch_sampler import BatchSampler
 
 PREPROCESSING = Preprocessing(resize=20, crop=16)
@@ -259,7 +259,7 @@ def test_flags_have_the_same_choices():
 
 
 def test_a_resumed_run_may_keep_pictures_elsewhere():
-    changed = train.resumed_config(Config(cache="none"), {"cache": "disk", "cache_dir": "there"})
+    changed = resumed_config(Config(cache="none"), {"cache": "disk", "cache_dir": "there"})
     assert (changed.cache, changed.cache_dir) == ("disk", "there")
 
 

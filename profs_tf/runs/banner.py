@@ -1,0 +1,32 @@
+"""What a run prints before its first step."""
+
+import tensorflow as tf
+
+from profs_tf.runs.training_run import TrainingRun
+
+
+def banner(run: TrainingRun) -> str:
+    """Returns a few lines: model and devices, data, batches and projections, length."""
+    config, sampler = run.config, run.sampler
+    devices = ", ".join(device.name.split(":", 1)[1] for device in tf.config.get_visible_devices())
+    replicas = run.strategy.num_replicas_in_sync
+    if replicas > 1:
+        devices += f" ({replicas} replicas, {sampler.batch_size // replicas} images of a batch each)"
+    weights = f", first those of {config.initial_run}" if config.initial_run is not None else ""
+    return (
+        f"{config.method} with the {config.loss} loss, {config.backbone} on {devices}, "
+        f"{run.model.embedder.count_params():,} weights{weights}\n"
+        f"training: {len(run.train_images):,} images of {run.train_images.num_classes:,} classes, "
+        f"{_tested(run)}\n"
+        f"batches of {sampler.batch_size}: {sampler.classes_per_batch} classes x {sampler.images_per_class} "
+        f"images, M = {sampler.steps_per_projection} steps a projection, "
+        f"lambda = {config.effective_proximal_weight:g}\n"
+        f"{config.epochs} epochs of {run.steps_per_epoch} steps, beginning at step {run.model.steps_taken}"
+    )
+
+
+def _tested(run: TrainingRun) -> str:
+    images = f"{len(run.test_images):,} images of {run.test_images.num_classes:,} classes"
+    if not run.num_shared_classes:
+        return f"unseen: {images}"
+    return f"test: {images}, {run.num_shared_classes:,} of which also train and are not unseen"

@@ -1,0 +1,120 @@
+"""One training run in memory: its parts, built by `train.prepare`, and its callbacks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from profs_tf.callbacks.profs import ProfsCallback
+from profs_tf.callbacks.recall import RecallCallback
+from profs_tf.config import Config
+from profs_tf.datasets.class_split import shared_classes
+from profs_tf.datasets.image_list import ImageList
+from profs_tf.distribution.strategy import is_chief
+from profs_tf.inputs.preprocessing import Preprocessing
+from profs_tf.models.profs_model import ProfsModel
+from profs_tf.runs.checkpoint import RunCheckpoint
+from profs_tf.runs.directory import RunFolder
+from profs_tf.runs.log import RunLog
+from profs_tf.runs.loop import progress_callbacks
+from profs_tf.sampling.batch_sampler import BatchSampler
+from profs_tf.visual.tensorboard import EmbeddingBoard
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """The parts of a run.
+
+    Attributes:
+        config: Every option.
+        strategy: Of one replica or several.
+        folder: Where this process writes: the run's folder for the chief, a temporary one for other workers,
+            whose `shared` is the run's.
+        train_images: The training split.
+        test_images: The split that is evaluated: the test classes, or those held out of training.
+        preprocessing: From pictures to the network's input.
+        sampler: Draws the representatives of each projection and the batches around them.
+        model: The compiled model: embedder, loss, anchor weights.
+        steps_per_epoch: Steps in an epoch.
+        progress: What is shown while training.
+    """
+
+    config: Config
+    strategy: tf.distribute.Strategy
+    folder: RunFolder
+    train_images: ImageList
+    test_images: ImageList
+    preprocessing: Preprocessing
+    sampler: BatchSampler
+    model: ProfsModel
+    steps_per_epoch: int
+    progress: str
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process prints, evaluates for the user and exports."""
+        return is_chief(self.strategy)
+
+    @property
+    def num_shared_classes(self) -> int:
+        """Number of test classes that also train; 0 unless the data set's own split shares classes."""
+        return len(shared_classes(self.train_images, self.test_images))
+
+
+@dataclass(frozen=True)
+class RunCallbacks:
+    """What accompanies training.
+
+    Attributes:
+        projections: Begins each projection: sets the anchor to the current weights.
+        recall: Evaluates epochs and keeps the weights of the best one.
+        log: Writes log.csv and TensorBoard's scalars.
+        board: Writes TensorBoard's histograms, pictures and projector; `recall` calls it.
+        checkpoint: Saves the whole state.
+    """
+
+    projections: ProfsCallback
+    recall: RecallCallback
+    log: RunLog
+    board: EmbeddingBoard
+    checkpoint: RunCheckpoint
+
+    def in_order(self, progress: str) -> list[tf.keras.callbacks.Callback]:
+        """Returns Keras's list. The checkpoint comes last: it saves what the others did at an epoch's end."""
+        return [self.projections, self.recall, self.log, *progress_callbacks(progress), self.checkpoint]
+
+
+def build_callbacks(run: TrainingRun) -> RunCallbacks:
+    """Returns the callbacks of a run."""
+    config, folder = run.config, run.folder
+    if config.tensorboard == "none":
+        events = tf.summary.create_noop_writer()
+    else:
+        events = tf.summary.create_file_writer(str(folder.tensorboard))
+    board = EmbeddingBoard(folder.tensorboard, events, run.test_images, config.tensorboard)
+    recall = RecallCallback(
+        run.test_images,
+        config.ks,
+        preprocessing=run.preprocessing,
+        batch_size=config.batch_size,
+        every_epochs=config.evaluate_every,
+        clustering=config.clustering,
+        seed=config.seed,
+        best_weights_path=str(folder.best_weights),
+        evaluate_untrained=True,
+        patience=config.patience,
+        verbose=run.is_chief,
+        on_embeddings=lambda epoch, embeddings: board.write(epoch * run.steps_per_epoch, embeddings),
+        last_epoch=config.epochs,
+    )
+    log = RunLog(folder.log, events, run.sampler.batch_size, recall)
+    projections = ProfsCallback(run.sampler)
+    checkpoint = RunCheckpoint(
+        folder.checkpoints,
+        run.model,
+        {"recall": recall, "projections": projections},
+        config.checkpoint_every_steps,
+        restore_from=folder.shared.checkpoints,
+    )
+    return RunCallbacks(projections, recall, log, board, checkpoint)

@@ -1,0 +1,19 @@
+from profs_tf.cli import config_flags
+from profs_tf.config import Config
+
+
+def test_flags_without_effect_are_named():
+    given = {"proximal_weight": 0.5, "steps_per_projection": 3, "hard_classes_per_seed": 2, "epochs": 3}
+    assert config_flags.unused(Config(**given, method="baseline"), given) == (
+        "unused with --method=baseline: steps_per_projection=3, proximal_weight=0.5, hard_classes_per_seed=2"
+        "; in force: steps_per_projection=1, proximal_weight=0"
+    )
+    assert config_flags.unused(Config(**given), given) == (
+        "unused with --method=profs: hard_classes_per_seed=2"
+    )
+    assert config_flags.unused(Config(**given, method="profs_hncm"), given) == ""
+    assert config_flags.unused(Config(method="baseline"), {"epochs": 3}) == ""
+    assert config_flags.unused(Config(**given, loss="proxy_nca"), given) == (
+        "unused with --method=profs --loss=proxy_nca: steps_per_projection=3, hard_classes_per_seed=2"
+        "; in force: steps_per_projection=1"
+    )
