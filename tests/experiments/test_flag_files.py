@@ -276,3 +276,29 @@ def test_every_row_the_authors_trained_has_its_file():
     assert in_paper >= QUOTED_ROWS
     trained = in_paper - QUOTED_ROWS
     assert sorted((table, name) for table, name, _ in ROWS.values()) == sorted(trained)
+
+
+@pytest.mark.parametrize("name", ["emoji", "emoji_table", "emoji_plain"])
+def test_an_emoji_file_opens_with_its_command_minutes_and_score(name):
+    file = f"experiments/{name}.flags"
+    command, cost_and_score = header(file)[:2]
+    assert command.split() == ["python", "-m", "profs_tf.train", *command_in(file)]
+    assert parse(command_in(file)).output_dir == f"runs/{name}"
+    scores = {key: float(text) for key, text in re.findall(r"(Recall@\d+) ([\d.]+) %", cost_and_score)}
+    assert re.match(r" \d minutes on two cores\. Recall@1 ", cost_and_score)
+    assert scores == {key: measured(name)[key] for key in scores}
+
+
+def measured(name):
+    """Percent of the margin loss with PROFS and seed 0, in the README or in the committed results."""
+    if name == "emoji":
+        row = re.search(r"^\| PROFS, 600 steps (.+) \|$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+        percents = [float(cell) for cell in row.group(1).split("|")[1:5]]
+        return {f"Recall@{k}": round(percent, 1) for k, percent in zip((1, 2, 4, 8), percents)}
+    label = {"emoji_table": "emoji", "emoji_plain": "emoji-plain"}[name]
+    with open(EXPERIMENTS / "results/emoji.csv", encoding="utf-8", newline="") as file:
+        return {
+            row["metric"].replace("R@", "Recall@"): round(float(row["percent"]), 1)
+            for row in csv.DictReader(file)
+            if (row["dataset"], row["method"], row["seed"], row["setting"]) == (label, "M-PROFS", "0", "")
+        }
