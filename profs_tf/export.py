@@ -10,8 +10,9 @@ from absl import flags
 
 from profs_tf.cli.command import run
 from profs_tf.cli.config_flags import loss_options
-from profs_tf.cli.flag_types import define_flag
+from profs_tf.cli.flag_types import check_values, define_flag
 from profs_tf.config import Config
+from profs_tf.datasets.image_list import ImageList
 from profs_tf.runs.directory import RunFolder
 from profs_tf.runs.factory import build_model, build_preprocessing, build_sampler, load_data
 from profs_tf.runs.log import metrics_of_run
@@ -44,26 +45,64 @@ def define_flags(values: flags.FlagValues) -> None:
 
 
 def main(values: flags.FlagValues) -> None:
-    """Exports by the flags."""
+    """Writes the embedder and its model card."""
     for name in ("run_dir", "output"):
         if not values[name].value:
             raise ValueError(f"`{name}` must name a folder. Pass --{name}=FOLDER.")
-    if Path(values.output).exists():
-        raise FileExistsError(f"`output` must not exist, got {values.output}. Choose another folder.")
+    check_values(values, least={}, folders=("output",))
+    output = Path(values.output).expanduser()
+    if output.exists():
+        raise FileExistsError(f"`output` must not exist, got {output}. Choose another folder.")
     formats = tuple(dict.fromkeys(values.formats))
     check_formats(formats)
-    folder = RunFolder(values.run_dir)
+    folder = evaluated_run(values.run_dir)
+    config = folder.read_config()
+    train_images, test_images = load_data(config)
+    preprocessing = build_preprocessing(config, train_images)
+    embedder = trained_embedder(config, train_images.num_classes, folder)
+    float32_config = dataclasses.replace(config, precision="float32")
+    differences = export_embedder(
+        output,
+        formats,
+        embedder,
+        preprocessing,
+        sample_of(test_images, preprocessing),
+        functools.partial(
+            model_card,
+            config,
+            preprocessing,
+            trained=describe_run(folder, config, train_images, test_images, embedder),
+        ),
+        portable_embedder=embedder
+        if config == float32_config
+        else trained_embedder(float32_config, train_images.num_classes, folder),
+    )
+    for name, difference in differences.items():
+        print(f"{name}: {output / FORMATS[name].file} (differs by {difference:.1e})")
+    print(f"Model card: {output / CARD}")
+
+
+def evaluated_run(path: str) -> RunFolder:
+    """Returns the folder of a run; raises FileNotFoundError unless it has a best epoch."""
+    folder = RunFolder(path)
     if not folder.config.exists():
         raise FileNotFoundError(
             f"`run_dir` must be the folder of a run of the train command, but there is no {folder.config}."
         )
-    config = folder.read_config()
     if not folder.best_weights.with_suffix(".index").exists():
         raise FileNotFoundError(f"`run_dir` must hold an evaluated epoch, {folder.path} has none yet.")
-    train_images, test_images = load_data(config)
-    preprocessing = build_preprocessing(config, train_images)
-    embedder = trained_embedder(config, train_images.num_classes, folder)
-    trained = Trained(
+    return folder
+
+
+def describe_run(
+    folder: RunFolder,
+    config: Config,
+    train_images: ImageList,
+    test_images: ImageList,
+    embedder: tf.keras.Model,
+) -> Trained:
+    """Returns what the model card says of a run besides its configuration."""
+    return Trained(
         train_images,
         test_images,
         build_sampler(config, train_images).steps_per_projection,
@@ -73,21 +112,6 @@ def main(values: flags.FlagValues) -> None:
         metrics=metrics_of_run(folder, config.ks),
         origin=folder.read_origin(),
     )
-    plain = dataclasses.replace(config, precision="float32")
-    differences = export_embedder(
-        values.output,
-        formats,
-        embedder,
-        preprocessing,
-        sample_of(test_images, preprocessing),
-        functools.partial(model_card, config, preprocessing, trained=trained),
-        portable_embedder=embedder
-        if config == plain
-        else trained_embedder(plain, train_images.num_classes, folder),
-    )
-    for name, difference in differences.items():
-        print(f"{name}: {Path(values.output, FORMATS[name].file)} (differs by {difference:.1e})")
-    print(f"Model card: {Path(values.output, CARD)}")
 
 
 def trained_embedder(config: Config, num_classes: int, folder: RunFolder) -> tf.keras.Model:

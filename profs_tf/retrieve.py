@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from pathlib import Path
-from typing import Optional
+import sys
+from typing import Union
 
+import numpy as np
 from absl import flags, logging
 
-from profs_tf import datasets
+from profs_tf.cli import data_flags
 from profs_tf.cli.command import run
-from profs_tf.cli.flag_types import check_values, define_flag
+from profs_tf.cli.flag_types import check_values, define_flag, read_lines, split_at_commas
 from profs_tf.metrics.exact.coordinates import DISTANCES
-from profs_tf.search.index import SEARCHES, ImageIndex, Neighbor
+from profs_tf.search.index import SEARCHES, ImageIndex, Neighbor, check_files
+from profs_tf.serving.saved_model import check_saved_model
 from profs_tf.visual.strip import draw_strip
 
 USAGE = """retrieve: index a folder of pictures by their embeddings, and find those that look like yours.
@@ -24,68 +27,72 @@ USAGE = """retrieve: index a folder of pictures by their embeddings, and find th
   python -m profs_tf.retrieve --index=emoji.index --embedder=runs/emoji/embedder --dataset=emoji \\
       --indexed=0,100
 
-With --folder or --dataset the index is built first. Run again after pictures came, went or changed: only
-those, and those near them in the list, are embedded anew. After Ctrl-C or a kill the same line goes on, and
-the index is the same to the bit. A picture that cannot be read ends it, with its name; --skip_unreadable
-names all such pictures and leaves them out.
+The index is built first if --folder, a flag of the data set or --split is set, or nothing is to be searched
+for. Without --folder it holds the test classes of the embedder's run, unless flags say otherwise. Build again
+after pictures were added, removed or changed: only those are embedded, and their neighbors in the list. After
+Ctrl-C or a kill the same command continues, and gives the same index to the bit. An unreadable picture ends
+the build with its name; --skip_unreadable leaves such pictures out and names them.
 
-With --query, --query_list or --indexed the index is asked. The search is exact, in blocks; a picture that is
-in the index does not find itself. Queries are embedded by the embedder of which the index was made; another
-one is refused. Distances are those of the embeddings: 0 is the same, 2 the most where they have length 1."""
-
-SPLITS = ("train", "test")
+--query, --query_list and --indexed search in the index, exactly and in blocks; a picture that is in the index
+does not find itself. Only the embedder that built the index can embed the queries. Distances are those of the
+embeddings: 0 for equal ones, at most 2 if their length is 1."""
 
 
 def define_flags(values: flags.FlagValues) -> None:
     """Defines the flags of this command."""
+    define_flag(values, "index", str, None, "Folder of the index.")
+    define_flag(values, "embedder", str, None, "Folder of the SavedModel; default for queries: the index's.")
+    define_flag(values, "folder", str, None, "Folder to index: all pictures at any depth in it.")
+    data_flags.define_with_split(values)
     for name, kind, default, text, choices in (
-        ("index", str, None, "Folder of the index.", ()),
-        ("embedder", str, None, "Folder of the SavedModel; default for queries: the index's.", ()),
-        ("folder", str, None, "Folder to index: all pictures at any depth in it.", ()),
-        ("dataset", str, None, "Data set to index in place of --folder, as for the train command.", ()),
-        ("data_dir", str, None, "Folder that holds the data set as its archive unpacks.", ()),
-        ("split", str, "test", "Split of the data set to index.", SPLITS),
         ("batch_size", int, 128, "Images embedded at once.", ()),
-        ("skip_unreadable", bool, False, "Whether pictures that cannot be read are left out.", ()),
+        ("skip_unreadable", bool, False, "Whether unreadable pictures are left out.", ()),
         ("overwrite", bool, False, "Whether an index of other pictures or model is replaced.", ()),
-        ("query", tuple, (), "Picture files to search for.", ()),
+        ("query", list, (), "Picture files to search for, separated by commas.", ()),
         ("query_list", str, None, "Text file that names picture files, one a line.", ()),
-        ("indexed", tuple, (), "Images of the index to search for: names, or places from 0 on.", ()),
+        ("indexed", list, (), "Indexed images to search for, by name or index, separated by commas.", ()),
         ("k", int, 8, "Images to find for each query.", ()),
-        ("distance", str, "euclidean", "By which images are near.", DISTANCES),
-        ("search", str, "exact", "Who searches; faiss is an extra to be installed.", SEARCHES),
-        ("exclude_self", bool, True, "Whether a query that is in the index is left out itself.", ()),
-        ("json", bool, False, "Whether to print JSON in place of a table.", ()),
-        ("strip", str, None, "PNG file to draw each query and what it found into.", ()),
+        ("distance", str, "euclidean", "Distance of embeddings.", DISTANCES),
+        ("search", str, "exact", "Search method; faiss is an extra to install.", SEARCHES),
+        ("exclude_self", bool, True, "Whether an indexed query is excluded from its own neighbors.", ()),
+        ("json", bool, False, "Whether to print JSON instead of a table.", ()),
+        ("strip", str, None, "PNG file to draw each query and its neighbors into.", ()),
     ):
         define_flag(values, name, kind, default, text, choices)
 
 
 def main(values: flags.FlagValues) -> None:
-    """Builds and asks by the flags."""
+    """Builds the index and searches in it."""
     if not values.index:
         raise ValueError("`index` must name the folder of the index. Pass --index=FOLDER.")
-    if values.folder and values.dataset:
-        raise ValueError(f"`folder` must be left out with `dataset`, got {values.folder}.")
     check_values(values, least={"batch_size": 1, "k": 1}, files=("strip",))
-    files = [*values.query, *_listed(values.query_list)]
-    builds = bool(values.folder or values.dataset)
-    if not (builds or files or values.indexed):
+    listed = read_lines("query_list", values.query_list) if values.query_list else []
+    files = [*split_at_commas(values.query), *listed]
+    check_files(files)
+    searches = bool(files or values.indexed)
+    names_data = bool(data_flags.given(values)) or values["split"].present
+    if values.folder and names_data:
         raise ValueError(
-            "`query` must name a picture where nothing is indexed. Pass --query=FILE, --query_list=FILE or "
-            "--indexed=NAME to search; --folder=FOLDER or --dataset=NAME to index."
+            f"`folder` must be left out with `dataset`, its flags and `split`, got {values.folder}."
         )
+    if not (values.folder or values.embedder or searches):
+        raise ValueError(
+            "`query` must name a picture unless an index is built. Pass --query=FILE, --query_list=FILE or "
+            "--indexed=NAME to search; --embedder=FOLDER, and --folder=FOLDER or --dataset=NAME, to build."
+        )
+    builds = bool(values.folder or names_data or not searches)
     index = _build(values) if builds else ImageIndex.load(values.index)
-    if files or values.indexed:
-        _ask(index, values, files)
+    if searches:
+        _search(index, values, files)
 
 
 def _build(values: flags.FlagValues) -> ImageIndex:
     if not values.embedder:
         raise ValueError("`embedder` must name the folder of a SavedModel. Pass --embedder=FOLDER.")
-    images = values.folder
-    if values.dataset:
-        images = datasets.load(values.dataset, data_dir=values.data_dir)[SPLITS.index(values.split)]
+    check_saved_model(values.embedder)
+    # With --json standard output is the answer's alone.
+    report = functools.partial(print, file=sys.stderr if values.json else sys.stdout, flush=True)
+    images = values.folder or data_flags.load_chosen_split(values, values.embedder, report)[0]
     index = ImageIndex.build(
         images,
         values.embedder,
@@ -95,36 +102,31 @@ def _build(values: flags.FlagValues) -> ImageIndex:
         overwrite=values.overwrite,
         progress=True,
     )
-    if values.json:
-        # Standard output is the answer's alone.
-        for _, reason in index.unreadable:
-            logging.warning("Left out: %s.", reason)
-        return index
     skipped = f", {len(index.unreadable):,} left out:" if index.unreadable else ""
-    images = "image" if len(index) == 1 else "images"
-    print(f"{index.path}: {len(index):,} {images} of {index.embedding_dim} dimensions{skipped}")
+    unit = "image" if len(index) == 1 else "images"
+    report(f"{index.path}: {len(index):,} {unit} of {index.embedding_dim} dimensions{skipped}")
     for _, reason in index.unreadable:
-        print(f"  {reason}")
+        report(f"  {reason}")
     return index
 
 
-def _ask(index: ImageIndex, values: flags.FlagValues, files: list) -> None:
+def _search(index: ImageIndex, values: flags.FlagValues, files: list[str]) -> None:
     options = {"distance": values.distance, "search": values.search}
-    positions = [_position(index, name) for name in values.indexed]
-    found, names, pictures = [], [], []
+    names_indexed = split_at_commas(values.indexed, index.names.__contains__)
+    positions = [_position(index, name) for name in names_indexed]
+    found: list[list[Neighbor]] = []
+    pictures: list[Union[str, np.ndarray]] = [*files, *map(index.picture, positions)]
+    names = [*files, *(index.names[position] for position in positions)]
     if files:
         found += index.query(
             files, values.k, embedder=values.embedder, exclude_self=values.exclude_self, **options
         )
-        names, pictures = [*files], [*files]
     if positions:
         found += index.query_indexed(positions, values.k, **options)
-        names += [index.names[position] for position in positions]
-        pictures += [index.picture(position) for position in positions]
     changed = index.changed(neighbor.position for row in found for neighbor in row)
     if changed:
         logging.warning(
-            "%d of the images found are not what was indexed any more, the first %s. Index them again.",
+            "%d of the images found have changed since they were indexed, first %s. Build the index again.",
             len(changed),
             changed[0],
         )
@@ -143,24 +145,9 @@ def _position(index: ImageIndex, name: str) -> int:
     if name.isdecimal() and int(name) < len(index):
         return int(name)
     raise ValueError(
-        f"`indexed` must be names of the index or places in 0..{len(index) - 1}, got {name!r}. "
+        f"`indexed` must be names in the index or indices in 0..{len(index) - 1}, got {name!r}. "
         f"Names look like {index.names[0]!r}."
     )
-
-
-def _listed(path: Optional[str]) -> list[str]:
-    if path is None:
-        return []
-    try:
-        text = Path(path).read_text("utf-8-sig")
-        if "\0" in text:
-            raise UnicodeError("it has zero bytes")
-        return [line for line in text.splitlines() if line.strip()]
-    except (OSError, UnicodeError) as error:
-        raise ValueError(
-            f"`query_list` must be a text file in UTF-8 that names picture files, one a line, got {path} "
-            f"({error})."
-        ) from error
 
 
 def _strip_label(item: Neighbor) -> str:
@@ -168,7 +155,7 @@ def _strip_label(item: Neighbor) -> str:
     return f"{item.distance:.4f}{name}"
 
 
-def _as_json(names: list, found: list, distance: str) -> str:
+def _as_json(names: list[str], found: list[list[Neighbor]], distance: str) -> str:
     queries = [
         {
             "query": name,
@@ -188,7 +175,7 @@ def _as_json(names: list, found: list, distance: str) -> str:
     return json.dumps({"distance": distance, "queries": queries}, indent=2, ensure_ascii=False)
 
 
-def _as_table(names: list, found: list) -> str:
+def _as_table(names: list[str], found: list[list[Neighbor]]) -> str:
     lines = []
     for name, row in zip(names, found):
         lines.append(name)

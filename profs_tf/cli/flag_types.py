@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from absl import flags
@@ -52,6 +53,22 @@ def split_at_commas(texts: Iterable[str], is_one: Callable[[str], bool] = os.pat
         is_one: Whether a text with commas in it is one value.
     """
     return [part for text in texts for part in ([text] if is_one(text) else text.split(",")) if part]
+
+
+def read_lines(argument: str, path: str) -> list[str]:
+    """Returns the lines of a text file that a flag names, without the empty ones.
+
+    Raises:
+        ValueError: If the file cannot be read, or is not UTF-8 text.
+    """
+    try:
+        text = Path(path).expanduser().read_text("utf-8-sig")
+        if "\0" in text:
+            raise UnicodeError("it has zero bytes")
+        return [line for line in text.splitlines() if line.strip()]
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ValueError(f"`{argument}` must be a text file in UTF-8, got {path}: {reason}.") from error
 
 
 def check_values(

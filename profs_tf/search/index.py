@@ -18,7 +18,7 @@ import numpy as np
 
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.decoding import Picture, UnreadableImageError
-from profs_tf.metrics.neighbors import NearestSearch, Own
+from profs_tf.metrics.neighbors import NearestSearch, Own, check_k
 from profs_tf.metrics.neighbors_faiss import FaissSearch
 from profs_tf.search.builder import build_index
 from profs_tf.search.source import size_and_mtime
@@ -172,12 +172,13 @@ class ImageIndex:
         if not pictures:
             raise ValueError("`pictures` must hold at least one picture, got none.")
         check_files(pictures)
+        own = np.array([self.position_of(picture) if exclude_self else -1 for picture in pictures])
+        check_k(k, len(self), own)
         model = self._checked_embedder(embedder or self.embedder)
         parts = [
             model.embed_files(batch) if isinstance(batch, list) else model.embed_pictures(batch[None])
             for batch in _batches(pictures)
         ]
-        own = [self.position_of(picture) if exclude_self else -1 for picture in pictures]
         return self._neighbors(np.concatenate(parts), k, own, distance, search)
 
     def query_indexed(

@@ -6,6 +6,7 @@ Each command is started once as a user starts it; elsewhere a process that has i
 import contextlib
 import fcntl
 import json
+import shutil
 import subprocess
 
 import numpy as np
@@ -78,3 +79,13 @@ def whole_run(mined_arguments, shared):
             done = run_as_typed("train", *mined_arguments, f"--output_dir={folder}")
             printed.write_text(json.dumps([done.args, done.returncode, done.stdout, done.stderr]))
     return folder, subprocess.CompletedProcess(*json.loads(printed.read_text()))
+
+
+@pytest.fixture
+def quarter_embedder(whole_run, tmp_path):
+    """The embedder of a run with another split of the data set: 3 training classes, 9 test classes."""
+    shutil.copytree(whole_run[0] / "embedder", tmp_path / "run/embedder")
+    config = json.loads((whole_run[0] / "config.json").read_text("utf-8"))
+    text = json.dumps({**config, "train_classes": "0.25"})
+    (tmp_path / "run/config.json").write_text(text, "utf-8")
+    return tmp_path / "run/embedder"

@@ -39,14 +39,40 @@ def test_draws_random_queries_reproducibly(whole_run, pictures, tmp_path):
     assert len(data["map"]) == 30
 
 
+def run_here(monkeypatch, capsys, *words, expected=0):
+    """Runs the command in this process; returns what it printed."""
+    monkeypatch.setattr("sys.argv", ["gallery", *words])
+    monkeypatch.setattr(command_line, "_start_logging", lambda: None)
+    code = 0
+    try:
+        command_line.run(gallery.main, gallery.define_flags, gallery.USAGE)
+    except SystemExit as stopped:
+        code = stopped.code
+    printed = capsys.readouterr()
+    assert code == expected, printed
+    return printed
+
+
+def test_shows_the_test_split_of_the_embedders_run(quarter_embedder, tmp_path, monkeypatch, capsys):
+    flags = [f"--embedder={quarter_embedder}", f"--output={tmp_path / 'page.html'}", "--k=3"]
+    done = run_here(monkeypatch, capsys, *flags)
+    assert "--train_classes=0.25" in done.out
+    assert "45 queries" in done.out
+    assert data_of(tmp_path / "page.html")["classes"] == [f"class {number:02}" for number in range(3, 12)]
+    run_here(monkeypatch, capsys, *flags, "--split=train")
+    assert data_of(tmp_path / "page.html")["classes"] == [f"class {number:02}" for number in range(3)]
+
+
 def test_queries_are_named_by_number_or_path(tmp_path):
-    split = ImageList(["/data/a/1.png", "/data/b/1.png", "/data/b/11.png"], np.array([0, 1, 1]), ("a", "b"))
+    paths = ["/data/a/1.png", "/data/b/1.png", "/data/b/11.png", "/data/b/2,1.png"]
+    split = ImageList(paths, np.array([0, 1, 1, 1]), ("a", "b"))
     assert gallery.named_queries("2,0, 2", split).tolist() == [2, 0]
+    assert gallery.named_queries("b/2,1.png", split).tolist() == [3]
     (tmp_path / "list.txt").write_text("b/1.png\n\n11.png\n0\n", "utf-8")
     assert gallery.named_queries(str(tmp_path / "list.txt"), split).tolist() == [1, 2, 0]
     for text, message in (
-        ("3", "got '3', which fits 0 images"),
-        ("1.png", "got '1.png', which fits 2 images"),
+        ("4", "got '4', which matches 0 images"),
+        ("1.png", "got '1.png', which matches 2 images"),
         (",", "`queries` must name at least one image"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -59,17 +85,28 @@ def test_queries_are_named_by_number_or_path(tmp_path):
         ([], "--embedder must name the folder of a SavedModel"),
         (["--embedder={0}", "--num_queries=0"], "--num_queries must be >= 1, got 0"),
         (["--embedder={0}", "--batch_size=0"], "--batch_size must be >= 1, got 0"),
-        (["--embedder={0}", "--k=4285"], "--k must be <= 4284, the other images of the split, got 4285"),
+        (
+            ["--embedder={0}/model", "--k=4285"],
+            "--k must be <= 4284, the other images of the split, got 4285",
+        ),
         (["--embedder={0}", "--map_images=2"], "--map_images must be >= 3, got 2"),
         (["--embedder={0}", "--output={0}/no/g.html"], "--output must be a file in a folder that exists"),
+        (
+            ["--embedder={0}", "--output={0}/model/saved_model.pb/g.html"],
+            "--output must be a file in a folder",
+        ),
+        (["--embedder={0}", "--output={0}/model"], "--output must be a file in a folder that exists"),
+        (["--embedder={0}", "--output=/proc/g.html"], "--output must be writable, got /proc/g.html"),
         (["--embedder={0}", "--output={0}/g.html"], "--embedder must be the folder of a SavedModel"),
+        (
+            ["--embedder={0}/model", "--dataset=emoji", "--queries=x,y"],
+            "--queries must be indices in 0..4284",
+        ),
         (["--embedder={0}", "--map=umap"], "umap"),
     ],
 )
 def test_bad_use_is_refused(arguments, message, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["gallery", *(argument.format(tmp_path) for argument in arguments)])
-    monkeypatch.setattr(command_line, "_start_logging", lambda: None)
-    with pytest.raises(SystemExit) as stopped:
-        command_line.run(gallery.main, gallery.define_flags, gallery.USAGE)
-    assert stopped.value.code == 2
-    assert message in capsys.readouterr().err
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/saved_model.pb").touch()
+    words = [argument.format(tmp_path) for argument in arguments]
+    assert message in run_here(monkeypatch, capsys, *words, expected=2).err

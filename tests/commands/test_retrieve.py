@@ -108,6 +108,56 @@ def test_a_data_set_is_indexed_and_asked_by_name(whole_run, pictures, tmp_path, 
     }
 
 
+def test_indexes_the_test_split_of_the_embedders_run(quarter_embedder, tmp_path, monkeypatch, capsys):
+    flags = [f"--embedder={quarter_embedder}", f"--index={tmp_path / 'index'}"]
+    done = run_here(monkeypatch, capsys, *flags)
+    assert "--train_classes=0.25" in done.out
+    assert "45 images of 16 dimensions" in done.out
+    assert set(profs.ImageIndex.load(tmp_path / "index").class_names) == {
+        f"class {number:02}" for number in range(3, 12)
+    }
+    done = run_here(
+        monkeypatch, capsys, *flags, "--overwrite", "--split=train", "--indexed=0", "--k=2", "--json"
+    )
+    assert [row["query"] for row in json.loads(done.out)["queries"]] == ["class 00/0.png"]
+    assert "15 images of 16 dimensions" in done.err
+
+
+def test_paths_with_commas_and_repeated_flags_are_queries(indexed, pictures, tmp_path, monkeypatch, capsys):
+    comma = tmp_path / "a,b.png"
+    comma.write_bytes((pictures / "class 03/1.png").read_bytes())
+    others = [str(pictures / f"class 0{number}/0.png") for number in (4, 5, 6)]
+    done = run_here(
+        monkeypatch,
+        capsys,
+        f"--index={indexed[0]}",
+        f"--query={comma}",
+        f"--query={others[0]},{others[1]}",
+        f"--query={others[2]}",
+        "--indexed=class 01/2.png,0",
+        "--json",
+    )
+    rows = json.loads(done.out)["queries"]
+    assert [row["query"] for row in rows] == [str(comma), *others, "class 01/2.png", "class 00/0.png"]
+    assert rows[0]["neighbors"][0]["name"] == "class 03/1.png"
+
+
+def test_a_missing_query_is_found_before_the_index_is_built(
+    whole_run, pictures, tmp_path, monkeypatch, capsys
+):
+    done = run_here(
+        monkeypatch,
+        capsys,
+        f"--index={tmp_path / 'index'}",
+        f"--embedder={whole_run[0] / 'embedder'}",
+        f"--folder={pictures}",
+        f"--query={pictures / 'class 00/0.png'},{tmp_path / 'no.png'}",
+        expected=2,
+    )
+    assert "no.png: No such file" in done.err
+    assert not (tmp_path / "index").exists()
+
+
 def test_unreadable_pictures_are_named(whole_run, pictures, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "some"
     folder.mkdir()
@@ -128,8 +178,10 @@ def test_unreadable_pictures_are_named(whole_run, pictures, tmp_path, monkeypatc
     ("arguments", "message"),
     [
         ([], "--index must name the folder of the index"),
-        (["--index={0}"], "--query must name a picture where nothing is indexed"),
-        (["--index={0}", "--query=a.png"], "--index must be the folder of an index"),
+        (["--index={0}"], "--query must name a picture unless an index is built"),
+        (["--index={0}", "--query={1}/index.json"], "--index must be the folder of an index"),
+        (["--index={0}", "--embedder={0}"], "--embedder must be the folder of a SavedModel"),
+        (["--index={1}", "--indexed=0", "--strip=/proc/s.png"], "--strip must be writable, got /proc/s.png"),
         (["--index={0}", "--folder={0}"], "--embedder must name the folder of a SavedModel"),
         (["--index={0}", "--folder={0}", "--batch_size=0"], "--batch_size must be >= 1, got 0"),
         (
@@ -137,7 +189,7 @@ def test_unreadable_pictures_are_named(whole_run, pictures, tmp_path, monkeypatc
             "--strip must be a file in a folder that",
         ),
         (["--index={0}", "--folder={0}", "--dataset=emoji"], "--folder must be left out with --dataset"),
-        (["--index={1}", "--indexed=nobody"], "--indexed must be names of the index or places in 0..59"),
+        (["--index={1}", "--indexed=nobody"], "--indexed must be names in the index or indices in 0..59"),
         (["--index={1}", "--indexed=0", "--k=60"], "--k must be <= 59"),
         (["--index={1}", "--query={0}/no.png"], "no.png: No such file"),
         (["--index={1}", "--query_list={0}/no.txt"], "--query_list must be a text file in UTF-8"),
