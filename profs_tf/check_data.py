@@ -10,17 +10,20 @@ from profs_tf.cli.exit_codes import FAILURE
 from profs_tf.cli.flag_types import check_values, define_flag
 from profs_tf.config import Config
 from profs_tf.datasets.audit import duplicates, examine, single_image_classes, summary
+from profs_tf.datasets.class_split import shared_classes
+from profs_tf.inputs.decoding import reading_problem
 from profs_tf.runs.factory import load_data
 from profs_tf.visual.contact_sheet import draw_contact_sheet
 
-USAGE = """check_data: read every picture of a data set and report what training would stumble over.
+USAGE = """check_data: read every image of a data set and report what would spoil training.
 
   python -m profs_tf.check_data --dataset=folder:/path/to/pictures
   python -m profs_tf.check_data --dataset=sop --data_dir=/data/Stanford_Online_Products
   python -m profs_tf.check_data --dataset=emoji --contact_sheet=emoji.png --seed=1
 
-Lists files that cannot be read, classes with one image, and files that are equal to the byte, those that
-are on both sides of the split first. Exit code: 0 if every picture can be read, 1 if not, 2 for bad use."""
+Lists files that cannot be read, classes with a single image, classes in both splits, and files that are equal
+byte for byte, those across the splits first. Exit code: 0 if every image can be read, 1 if not, 2 for a usage
+error."""
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -40,11 +43,14 @@ def main(values: flags.FlagValues) -> None:
     config = Config(**data_flags.given(values))
     tested = "test" if config.validation_classes is None else "validation"
     parts = dict(zip(("train", tested), load_data(config)))
-    findings = {part: examine(image_list, progress=True) for part, image_list in parts.items()}
+    findings = {
+        part: examine(image_list, reading_problem, progress=True) for part, image_list in parts.items()
+    }
     for part, image_list in parts.items():
         print(f"{part}: {len(image_list):,} images of {image_list.num_classes:,} classes")
         print(f"  {summary(findings[part])}")
         _print_list("classes with one image", single_image_classes(image_list))
+    _print_list("classes in both splits", list(shared_classes(*parts.values())))
     groups = duplicates(findings)
     _print_list("groups of exact duplicates", [_group_text(group, parts, findings) for group in groups])
     problems = list(

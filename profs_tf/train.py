@@ -20,7 +20,7 @@ from profs_tf.distribution.strategy import (
     make_strategy,
 )
 from profs_tf.inputs.cache import cached
-from profs_tf.inputs.decoding import unreadable_files_named
+from profs_tf.inputs.decoding import naming_unreadable_files
 from profs_tf.inputs.pipeline import train_pipeline
 from profs_tf.metrics.arguments import check_ks
 from profs_tf.runs.banner import banner
@@ -64,7 +64,7 @@ def main(values: flags.FlagValues) -> None:
     if unused := config_flags.unused(config, given):
         print(unused, flush=True)
     try:
-        with unreadable_files_named():
+        with naming_unreadable_files():
             train(config, folder, resume=values.resume, progress=values.progress)
     except USER_ERRORS:
         folder.discard_unless_trained()

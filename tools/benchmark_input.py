@@ -31,7 +31,8 @@ from PIL import Image
 
 import profs_tf as profs
 from profs_tf.inputs.cache import cached
-from profs_tf.inputs.preprocessing import Preprocessing, decode, prepare_for_evaluation, prepare_for_training
+from profs_tf.inputs.preprocessing import Preprocessing, prepare_for_evaluation, prepare_for_training
+from profs_tf.inputs.tf_decoding import decode
 
 PREPROCESSING = Preprocessing()
 

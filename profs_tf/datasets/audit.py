@@ -1,35 +1,35 @@
-"""What is wrong with a data set's pictures before anything is trained on them: unreadable files, duplicates.
+"""Problems of a data set's images, found before training: unreadable files, duplicates, single-image classes.
 
-N images; every function costs O(N) besides decoding.
+N images; every function takes O(N) time besides decoding.
 """
 
 import collections
+import functools
 import hashlib
 import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 
 import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.inputs.decoding import UnreadableImageError, read_image
 
 
 class Finding(NamedTuple):
-    """What was found of one picture.
+    """What was found out about one image.
 
     Attributes:
-        name: the file's path, or the image's position in memory.
-        digest: of the file's bytes or the picture's values; None if the file is missing.
+        name: The file's path, or the image's index in memory.
+        digest: Hash of the file's bytes or of the pixels; None if the file is missing.
         size: (width, height) in pixels as stored; None if unknown.
-        mode: Pillow's name of its channels, such as RGB, L (grey), CMYK, RGBA; "" if unknown.
-        format: such as JPEG or PNG, by the contents; "memory" for images in memory; "" if unknown.
-        problem: why it cannot be read, with its path; None if it can.
+        mode: Pillow's name of the channels, such as RGB, L (gray), CMYK, RGBA; "" if unknown.
+        format: Such as JPEG or PNG, by the contents; "memory" for images in memory; "" if unknown.
+        problem: Why the file cannot be read, with its path; None if it can.
     """
 
     name: str
@@ -40,34 +40,43 @@ class Finding(NamedTuple):
     problem: Optional[str]
 
 
-def examine(image_list: ImageList, progress: bool = False) -> list[Finding]:
-    """Reads every picture, each file once, in as many threads as there are cores; returns N `Finding`."""
+def examine(
+    image_list: ImageList, reading_problem: Callable[[str], Optional[str]], progress: bool = False
+) -> list[Finding]:
+    """Reads every image, each file once, in as many threads as there are cores.
+
+    Args:
+        image_list: N images.
+        reading_problem: Function of a path that decodes the file as training does and returns why this fails,
+            or None: `inputs.decoding.reading_problem`.
+        progress: Whether to show a progress bar, if standard error is a terminal.
+
+    Returns:
+        N Findings.
+    """
     images = image_list.images
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         if isinstance(images, np.ndarray):
-            found, number = pool.map(_examine_picture, range(len(images)), images), len(images)
+            found, number = pool.map(_examine_pixels, range(len(images)), images), len(images)
         else:
             paths = list(dict.fromkeys(images))
-            found, number = pool.map(_examine_file, paths), len(paths)
-        findings = list(tqdm(found, image_list.name, number, unit=" images", disable=not progress))
+            found, number = pool.map(functools.partial(_examine_file, reading_problem), paths), len(paths)
+        disable = None if progress else True
+        findings = list(tqdm(found, image_list.name, number, unit=" images", disable=disable))
     if isinstance(images, np.ndarray):
         return findings
     by_path = dict(zip(paths, findings))
     return [by_path[path] for path in images]
 
 
-def _examine_picture(number: int, picture: np.ndarray) -> Finding:
-    digest = hashlib.sha256(np.ascontiguousarray(picture).data).digest()
-    height, width = picture.shape[:2]
-    return Finding(f"image {number}", digest, (width, height), "RGB", "memory", None)
+def _examine_pixels(index: int, pixels: np.ndarray) -> Finding:
+    digest = hashlib.sha256(np.ascontiguousarray(pixels).data).digest()
+    height, width = pixels.shape[:2]
+    return Finding(f"image {index}", digest, (width, height), "RGB", "memory", None)
 
 
-def _examine_file(path: str) -> Finding:
-    try:
-        read_image(path)
-        problem = None
-    except UnreadableImageError as error:
-        problem = error.summary
+def _examine_file(reading_problem: Callable[[str], Optional[str]], path: str) -> Finding:
+    problem = reading_problem(path)
     try:
         encoded = Path(path).read_bytes()
     except OSError:
@@ -76,7 +85,7 @@ def _examine_file(path: str) -> Finding:
     try:
         with Image.open(io.BytesIO(encoded)) as image:
             return Finding(path, digest, image.size, image.mode, image.format or "", problem)
-    # Pillow lets through whatever its parsers raise; the problem was found above already.
+    # Pillow passes on whatever its parsers raise; `problem` reports it already.
     except Exception:
         return Finding(path, digest, None, "", "", problem)
 
@@ -86,38 +95,38 @@ def single_image_classes(image_list: ImageList) -> list[str]:
     return [image_list.class_names[index] for index in np.flatnonzero(image_list.class_sizes == 1)]
 
 
-def duplicates(findings_by_part: Mapping[str, Sequence[Finding]]) -> list[list[tuple[str, int]]]:
-    """Finds pictures that are equal to the byte, within a part or across parts.
+def duplicates(findings_by_split: Mapping[str, Sequence[Finding]]) -> list[list[tuple[str, int]]]:
+    """Returns the groups of images that are equal byte for byte, within a split or across splits.
 
     Args:
-        findings_by_part: name of the part, such as "train", to its findings.
+        findings_by_split: Name of the split, such as "train" -> its findings.
 
     Returns:
-        A list of groups, each a list of (part, index in the part) in order; groups across parts come first.
-        The same file listed twice, with different boxes, is no duplicate.
+        A list of groups, each a list of (split, index in the split) in order; groups across splits come
+        first. A file that is listed twice, with different boxes, is no duplicate.
     """
-    places = collections.defaultdict(list)
-    for part, findings in findings_by_part.items():
+    occurrences = collections.defaultdict(list)
+    for split, findings in findings_by_split.items():
         for index, finding in enumerate(findings):
             if finding.digest is not None:
-                places[finding.digest].append((part, index))
+                occurrences[finding.digest].append((split, index))
     groups = [
         group
-        for group in places.values()
-        if len({(part, findings_by_part[part][index].name) for part, index in group}) > 1
+        for group in occurrences.values()
+        if len({(split, findings_by_split[split][index].name) for split, index in group}) > 1
     ]
-    return sorted(groups, key=lambda group: len({part for part, _ in group}) == 1)
+    return sorted(groups, key=lambda group: len({split for split, _ in group}) == 1)
 
 
 def summary(findings: Sequence[Finding]) -> str:
-    """Returns the sizes, channels and formats of the pictures in one line."""
+    """Returns the sizes, channels and formats of the images in one line."""
     sizes = np.array([finding.size for finding in findings if finding.size])
     if not len(sizes):
-        return "no picture has a known size"
+        return "no image has a known size"
     width, height = np.median(sizes, axis=0)
-    (least_width, least_height), (most_width, most_height) = sizes.min(axis=0), sizes.max(axis=0)
+    (min_width, min_height), (max_width, max_height) = sizes.min(axis=0), sizes.max(axis=0)
     return (
-        f"width {least_width} to {most_width}, height {least_height} to {most_height}, "
+        f"width {min_width} to {max_width}, height {min_height} to {max_height}, "
         f"median {width:.0f} x {height:.0f} pixels; {_counts(finding.mode for finding in findings)}; "
         f"{_counts(finding.format for finding in findings)}"
     )

@@ -1,7 +1,7 @@
-"""Decoded and scaled pictures, kept from epoch to epoch: in memory, or in a file that is mapped into memory.
+"""A cache of decoded and scaled images, in memory or in a memory-mapped file.
 
-N images of side S take 3 N S^2 bytes: 11.8 GB for the 60,000 of SOP at 256 x 256. A file is decoded once
-instead of in every epoch; the pictures are the same to the bit.
+N images of side S take 3 N S^2 bytes: 11.8 GB for the 60,000 of SOP at 256 x 256. Each file is decoded once
+instead of once per epoch; the images are the same bit for bit.
 """
 
 import fcntl
@@ -16,15 +16,15 @@ import numpy as np
 from tqdm import tqdm
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.inputs.decoding import unreadable_files_named
+from profs_tf.inputs.decoding import naming_unreadable_files
 from profs_tf.inputs.pipeline import evaluation_pipeline
 from profs_tf.inputs.preprocessing import Preprocessing
 
 CACHES = ("auto", "none", "memory", "disk")
-# Of the free memory, what "auto" takes at most.
+# The fraction of the free memory that "auto" uses at most.
 _MEMORY_FRACTION = 0.5
 _BATCH_SIZE = 32
-# Part of the fingerprint: raise it when decoding or scaling gives other pictures.
+# Part of the fingerprint: increase it when decoding or scaling gives other images.
 _VERSION = 1
 
 
@@ -35,23 +35,23 @@ def cached(
     cache_dir: Optional[str] = None,
     progress: bool = False,
 ) -> ImageList:
-    """Returns the list with its pictures decoded, cut to their boxes and scaled to ``preprocessing.resize``.
+    """Returns the list with its images decoded, cropped to their boxes and scaled.
 
-    What is in memory already is returned as it is. Costs the decoding of N files, once.
+    A list in memory is returned unchanged. Decodes N files, once.
 
     Args:
         image_list: N images.
-        preprocessing: of which the side S after scaling is used.
-        cache: "memory" and "disk" say where to; "auto" takes memory if the pictures need at most half of what
-            is free, else the disk if `cache_dir` is given, else nothing; "none" returns the list as it is.
-        cache_dir: folder of the cached files. A file's name is a fingerprint of the pictures' paths, sizes
-            and times and of the scaling: where one changes, another file is written. Files may be deleted at
-            any time.
-        progress: whether to show a progress bar.
+        preprocessing: Its `resize` is the side S after scaling; the rest is not used.
+        cache: "memory" or "disk"; "auto" means memory if the images need at most half of what is free, else
+            the disk if `cache_dir` is given, else "none", which returns the list unchanged.
+        cache_dir: Folder of the cache files. A file's name is a fingerprint of the paths, sizes and times of
+            the image files and of the scaling: if any of them changes, another file is written. Files may be
+            deleted at any time.
+        progress: Whether to show a progress bar, if standard error is a terminal.
 
     Raises:
-        ValueError: if an argument does not fit, or memory or disk is too small.
-        UnreadableImageError: if a file cannot be read.
+        ValueError: If an argument is invalid, or memory or disk is too small.
+        UnreadableImageError: If a file cannot be read.
     """
     if cache not in CACHES:
         raise ValueError(f"`cache` must be one of {', '.join(CACHES)}, got {cache!r}.")
@@ -62,7 +62,7 @@ def cached(
     if not preprocessing.resize:
         if cache == "auto":
             return image_list
-        raise ValueError(f"`cache` must be none or auto for pictures of their own sizes, got {cache!r}.")
+        raise ValueError(f"`cache` must be none or auto for images of different sizes, got {cache!r}.")
     side = preprocessing.resize
     needed = len(image_list) * side * side * 3
     if cache == "auto":
@@ -78,7 +78,7 @@ def cached(
 
 
 def free_memory() -> int:
-    """Returns the bytes of memory that can be had without swapping, within the limit of the control group."""
+    """Returns the bytes of memory available without swapping, within the limit of the control group."""
     fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     free = int(fields["MemAvailable"].split()[0]) * 1024
     group = Path("/sys/fs/cgroup")
@@ -93,7 +93,7 @@ def _in_memory(image_list: ImageList, side: int, needed: int, progress: bool) ->
     if needed > free_memory():
         raise ValueError(
             f"`cache` memory needs {needed / 2**30:.1f} GB free, got {free_memory() / 2**30:.1f}. "
-            "Take disk, or none."
+            "Use disk or none."
         )
     pixels = np.empty([len(image_list), side, side, 3], np.uint8)
     start = 0
@@ -112,7 +112,7 @@ def _on_disk(image_list: ImageList, side: int, needed: int, folder: Path, progre
 
 
 def _fingerprint(image_list: ImageList, side: int) -> str:
-    """Returns what differs if any picture, its box or the scaling does; looks at N files' entries."""
+    """Returns a hash that changes with any image file, box or the scaling; stats N files."""
     digest = hashlib.sha256(f"{_VERSION} {side} {len(image_list)}\n".encode())
     for path in image_list.images:
         entry = os.stat(path)
@@ -123,9 +123,9 @@ def _fingerprint(image_list: ImageList, side: int) -> str:
 
 
 def _write_once(path: Path, image_list: ImageList, side: int, needed: int, progress: bool) -> None:
-    """Writes the file under another name and renames it when complete; waits while another process does so.
+    """Writes the file under a temporary name and renames it when complete; waits for other writers.
 
-    The lock goes with the process: what a killed writer left is written over.
+    The lock ends with its process: the incomplete file of a killed writer is overwritten.
     """
     part = path.with_suffix(".part")
     with open(part, "ab") as file:
@@ -153,15 +153,16 @@ def _check_space(folder: Path, needed: int) -> None:
     if free < needed:
         raise ValueError(
             f"`cache_dir` needs {needed / 2**30:.1f} GB free, {folder} has {free / 2**30:.1f}. "
-            "Free some, or choose another disk."
+            "Free some space, or choose another disk."
         )
 
 
 def _scaled_batches(image_list: ImageList, side: int, progress: bool) -> Iterator[np.ndarray]:
-    # Its central crop takes all.
+    # The central crop is the whole image.
     whole = Preprocessing(resize=side, crop=side)
-    bar = tqdm(None, f"decode {image_list.name}", len(image_list), unit=" images", disable=not progress)
-    with unreadable_files_named(), bar:
+    disable = None if progress else True
+    bar = tqdm(None, f"decode {image_list.name}", len(image_list), unit=" images", disable=disable)
+    with naming_unreadable_files(), bar:
         for batch in evaluation_pipeline(image_list, whole, _BATCH_SIZE).as_numpy_iterator():
             yield batch
             bar.update(len(batch))

@@ -1,10 +1,10 @@
-"""From a picture file, as it is found, to RGB: by TensorFlow where that is right, else by Pillow.
+"""Reads image files as RGB: by TensorFlow where that gives the correct image, otherwise by Pillow.
 
-Plain JPEG and PNG files are decoded inside tf.data. What TensorFlow's decoders cannot read or would show
-wrongly (CMYK, pictures turned by their Exif tag, GIF, BMP, whatever else Pillow knows) goes through Pillow.
-Transparent pictures are laid on white.
+Plain JPEG and PNG files are decoded inside tf.data. Pillow reads what TensorFlow's decoders cannot read or
+would get wrong: CMYK, images with an EXIF orientation, GIF, BMP and its other formats. Transparent images are
+composited on white. Images of more than ``tf_decoding.MAX_PIXELS`` are refused, whatever their encoding.
 
-Shapes: H, W a file's height and width in pixels, after turning.
+Shapes: images are uint8 [H, W, 3]; H, W the height and width in pixels, EXIF orientation applied.
 """
 
 import contextlib
@@ -13,40 +13,29 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Union
+from typing import Optional, Union
 
 import numpy as np
 import tensorflow as tf
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from profs_tf.inputs.preprocessing import decode, eight_bits, is_png, on_white, png_bit_depth
+from profs_tf.inputs.tf_decoding import MAX_PIXELS, decode, decodes_correctly, eight_bits, on_white
 
-# Where a JPEG file may tell how it is turned: Exif comes first in the file and is at most this long.
-_HEADER_BYTES = 65536
-# The entry of Exif for an orientation other than 1, a short or long integer in either byte order, or that of
-# XMP. `\C` is any byte. A match elsewhere in the file does no harm: Pillow decodes it as well.
-_TURNED = (
-    r"\C*(?:\x12\x01[\x03\x04]\x00\x01\x00\x00\x00[\x02-\x08]\x00"
-    r"|\x01\x12\x00\x03\x00\x00\x00\x01\x00[\x02-\x08]"
-    r"|\x01\x12\x00\x04\x00\x00\x00\x01\x00\x00\x00[\x02-\x08]"
-    r"|tiff:Orientation(?:=\"|>)[2-8])\C*"
-)
-# Chunks of PNG that may tell the same: Exif, its older forms, and XMP, which may be compressed.
-_PNG_METADATA = r"\C*(?:eXIf|Raw profile type (?:exif|APP1)|XML:com\.adobe\.xmp)\C*"
-_RULE = "`path` must be a readable picture, got "
-_CURE = "Repair or remove the file; `python -m profs_tf.check_data` lists all such files."
+_RULE = "Image files must be readable, got "
+_CURE = "Replace or remove the file; `python -m profs_tf.check_data` lists all such files."
+_TOO_LARGE = f"it has more than {MAX_PIXELS:,} pixels, scale it down"
 _DEEP_MODES = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 _TRANSPARENT_MODES = ("RGBA", "RGBa", "LA", "La", "PA")
 
-Picture = Union[str, os.PathLike, np.ndarray]
-"""A picture file's path, or the picture, uint8 `[H, W, 3]`."""
+ImageOrPath = Union[str, os.PathLike, np.ndarray]
+"""The path of an image file, or the image, uint8 `[H, W, 3]`."""
 
 
 class UnreadableImageError(ValueError):
-    """A picture file cannot be read; the message names it and says why.
+    """An image file cannot be read; the message names it and the reason.
 
     Attributes:
-        summary: file and reason, without the advice.
+        summary: File and reason, without the advice.
     """
 
     def __init__(self, summary: str) -> None:
@@ -56,46 +45,16 @@ class UnreadableImageError(ValueError):
 
 
 def image_dataset(path: tf.Tensor) -> tf.data.Dataset:
-    """Returns the data set of one element that is a file's picture, uint8 [H, W, 3]; path: string scalar.
+    """Returns the dataset of one element, the image of a file, uint8 [H, W, 3]; path: string scalar.
 
-    Made to be the function of `Dataset.interleave`. Where TensorFlow fails, Pillow decides; so an error that
-    a consumer sees is `UnreadableImageError` with the path, inside a `tf.errors.OpError`. Nothing here is
-    stateful for TensorFlow, so files are decoded in parallel also when operations must be deterministic.
+    Meant as the function of `Dataset.interleave`. Where TensorFlow fails, Pillow decides, so the error that a
+    consumer sees is `UnreadableImageError` inside a `tf.errors.OpError`. No operation is stateful, so files
+    are decoded in parallel even if operations must be deterministic.
     """
     once = tf.data.Dataset.range(1)
-    by_tensorflow = once.map(lambda _: tf.io.read_file(path)).filter(decodes_faithfully).map(decode)
+    by_tensorflow = once.map(lambda _: tf.io.read_file(path)).filter(decodes_correctly).map(decode)
     by_pillow = once.map(lambda _: _read_by_pillow_in_graph(path))
     return by_tensorflow.ignore_errors().concatenate(by_pillow).take(1)
-
-
-def decodes_faithfully(encoded: tf.Tensor) -> tf.Tensor:
-    """Returns whether `images.decode` gives the right picture of a file's bytes, bool scalar.
-
-    Looks at the header: true for JPEG with one or three components that is not turned, and for PNG of 8 or 16
-    bits without metadata that could turn it.
-
-    Raises:
-        tf.errors.InvalidArgumentError: if the header is broken.
-    """
-    return tf.case(
-        [
-            (tf.io.is_jpeg(encoded), lambda: _is_plain_jpeg(encoded)),
-            (is_png(encoded), lambda: _is_plain_png(encoded)),
-        ],
-        default=lambda: tf.constant(False),
-    )
-
-
-def _is_plain_jpeg(encoded: tf.Tensor) -> tf.Tensor:
-    components = tf.io.extract_jpeg_shape(encoded)[2]
-    turned = tf.strings.regex_full_match(tf.strings.substr(encoded, 0, _HEADER_BYTES), _TURNED)
-    return ((components == 1) | (components == 3)) & ~turned
-
-
-def _is_plain_png(encoded: tf.Tensor) -> tf.Tensor:
-    # Fewer bits are not spread over the range of eight.
-    bits = png_bit_depth(encoded)
-    return ((bits == 8) | (bits == 16)) & ~tf.strings.regex_full_match(encoded, _PNG_METADATA)
 
 
 def _read_by_pillow_in_graph(path: tf.Tensor) -> tf.Tensor:
@@ -104,73 +63,85 @@ def _read_by_pillow_in_graph(path: tf.Tensor) -> tf.Tensor:
 
 
 def read_image(path: Union[str, os.PathLike]) -> np.ndarray:
-    """Returns a file's picture, uint8 [H, W, 3], the same as `image_dataset` gives.
+    """Returns the image of a file, uint8 [H, W, 3], equal to that of `image_dataset`.
 
     Raises:
-        UnreadableImageError: if it cannot be read.
+        UnreadableImageError: If it cannot be read.
     """
     with contextlib.suppress(tf.errors.InvalidArgumentError):
-        encoded = _read_bytes(path)
-        if decodes_faithfully(encoded):
+        # As a tensor: every operation would copy a large file's bytes again.
+        encoded = tf.constant(_read_bytes(path))
+        if decodes_correctly(encoded):
             return decode(encoded).numpy()
     return read_by_pillow(path)
 
 
-def read_by_pillow(path: Union[str, os.PathLike]) -> np.ndarray:
-    """Returns a file's picture, uint8 [H, W, 3], as Pillow decodes it: turned upright, on white.
+def reading_problem(path: Union[str, os.PathLike]) -> Optional[str]:
+    """Returns why `read_image` fails for a file, "FILE: REASON", or None if it succeeds."""
+    try:
+        read_image(path)
+    except UnreadableImageError as error:
+        return error.summary
+    return None
 
-    Sixteen bits of grey are scaled to eight.
+
+def read_by_pillow(path: Union[str, os.PathLike]) -> np.ndarray:
+    """Returns the image of a file as Pillow decodes it, uint8 [H, W, 3]: upright, composited on white.
+
+    Gray images of 16 bits are scaled to eight.
 
     Raises:
-        UnreadableImageError: if it cannot be read.
+        UnreadableImageError: If it cannot be read.
     """
     try:
         with Image.open(path) as file:
+            if file.width * file.height > MAX_PIXELS:
+                raise Image.DecompressionBombError
             return _to_rgb(ImageOps.exif_transpose(file))
-    # Pillow lets through whatever its parsers raise: SyntaxError, struct.error, zlib.error and others.
+    # Pillow passes on whatever its parsers raise: SyntaxError, struct.error, zlib.error and others.
     except Exception as error:
         raise _unreadable(path, error) from error
 
 
 def read_encoded(path: Union[str, os.PathLike]) -> bytes:
-    """Returns bytes that `images.decode` decodes to the file's picture: its own, or of a PNG made of it.
+    """Returns bytes that `tf_decoding.decode` decodes to the file's image: its own, or a PNG file's.
 
-    A file with a sound header and broken contents is returned as it is: decoding it will fail.
+    A file with a valid header and corrupt contents is returned as it is: decoding it fails.
 
     Raises:
-        UnreadableImageError: if the file is missing, or its header cannot be read.
+        UnreadableImageError: If the file is missing, or its header cannot be read.
     """
     encoded = _read_bytes(path)
     with contextlib.suppress(tf.errors.InvalidArgumentError):
-        if decodes_faithfully(encoded):
+        if decodes_correctly(encoded):
             return encoded
-    return encode_anew(path)
+    return reencode_as_png(path)
 
 
 def read_all_encoded(paths: Sequence[Union[str, os.PathLike]]) -> list[bytes]:
-    """Returns what `read_encoded` gives for each file; many small ones take a tenth of the time together.
+    """Returns `read_encoded` of each file; for many small files ten times as fast.
 
     Raises:
-        UnreadableImageError: as `read_encoded`, for the first file that it is raised for.
+        UnreadableImageError: For the first file that `read_encoded` raises it for.
     """
     encoded = [_read_bytes(path) for path in paths]
     try:
-        faithful = _decode_faithfully(tf.constant(encoded, tf.string)).numpy()
+        correct = _all_decode_correctly(tf.constant(encoded, tf.string)).numpy()
     except tf.errors.InvalidArgumentError:
         return [read_encoded(path) for path in paths]
-    return [data if right else encode_anew(path) for path, data, right in zip(paths, encoded, faithful)]
+    return [data if plain else reencode_as_png(path) for path, data, plain in zip(paths, encoded, correct)]
 
 
 @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-def _decode_faithfully(encoded: tf.Tensor) -> tf.Tensor:
-    return tf.map_fn(decodes_faithfully, encoded, fn_output_signature=tf.bool)
+def _all_decode_correctly(encoded: tf.Tensor) -> tf.Tensor:
+    return tf.map_fn(decodes_correctly, encoded, fn_output_signature=tf.bool)
 
 
-def encode_anew(path: Union[str, os.PathLike]) -> bytes:
-    """Returns the file's picture, read by Pillow, as a PNG file's bytes.
+def reencode_as_png(path: Union[str, os.PathLike]) -> bytes:
+    """Returns the file's image, read by Pillow, as the bytes of a PNG file.
 
     Raises:
-        UnreadableImageError: if it cannot be read.
+        UnreadableImageError: If it cannot be read.
     """
     buffer = io.BytesIO()
     Image.fromarray(read_by_pillow(path)).save(buffer, "PNG", compress_level=1)
@@ -178,16 +149,16 @@ def encode_anew(path: Union[str, os.PathLike]) -> bytes:
 
 
 @contextlib.contextmanager
-def unreadable_files_named() -> Iterator[None]:
-    """Turns the TensorFlow error that an unreadable file has become inside a pipeline into its own again.
+def naming_unreadable_files() -> Iterator[None]:
+    """Converts the TensorFlow error of an unreadable file in a pipeline back to UnreadableImageError.
 
     Raises:
-        UnreadableImageError: in place of a `tf.errors.OpError` that reports one.
+        UnreadableImageError: Instead of a `tf.errors.OpError` that reports one.
     """
     try:
         yield
     except tf.errors.OpError as error:
-        found = re.search(f"{re.escape(_RULE)}(.*)\\. {re.escape(_CURE)}", error.message)
+        found = re.search(f"{re.escape(_RULE)}(.*?)\\. {re.escape(_CURE)}", error.message, re.DOTALL)
         if not found:
             raise
         raise UnreadableImageError(found.group(1)) from error
@@ -201,7 +172,9 @@ def _read_bytes(path: Union[str, os.PathLike]) -> bytes:
 
 
 def _unreadable(path: Union[str, os.PathLike], error: Exception) -> UnreadableImageError:
-    if isinstance(error, UnidentifiedImageError):
+    if isinstance(error, (Image.DecompressionBombError, Image.DecompressionBombWarning)):
+        reason = _TOO_LARGE
+    elif isinstance(error, UnidentifiedImageError):
         reason = "it is in no known format" if os.path.getsize(path) else "it is empty"
     elif isinstance(error, OSError) and error.strerror:
         reason = error.strerror
@@ -213,10 +186,10 @@ def _unreadable(path: Union[str, os.PathLike], error: Exception) -> UnreadableIm
 def _to_rgb(image: Image.Image) -> np.ndarray:
     if image.mode in _DEEP_MODES:
         # Pillow's own conversion clips at 255.
-        grey = eight_bits(np.asarray(image).astype(np.int32))
-        if grey.min() < 0 or grey.max() > 255:
-            raise ValueError("it has more than 16 bits a pixel")
-        return np.repeat(grey.astype(np.uint8)[..., None], 3, axis=-1)
+        gray = eight_bits(np.asarray(image).astype(np.int32))
+        if gray.min() < 0 or gray.max() > 255:
+            raise ValueError("it has more than 16 bits per pixel")
+        return np.repeat(gray.astype(np.uint8)[..., None], 3, axis=-1)
     if image.mode in _TRANSPARENT_MODES or "transparency" in image.info:
         return on_white(np.asarray(image.convert("RGBA")).astype(np.int32)).astype(np.uint8)
     return np.asarray(image.convert("RGB"))

@@ -1,10 +1,10 @@
-"""From indices to batches: the sampler's Python generator, then images loaded in parallel by tf.data.
+"""The tf.data pipelines: the sampler's indices, then the images loaded in parallel.
 
-Only image indices pass through the generator; a batch of pixels would cost 20 to 40 times as much there.
-With several replicas every process draws the same batches of indices, and takes from each the rows of its own
+Only image indices pass through a Python generator; a batch of pixels would cost 20 to 40 times as much there.
+With several replicas every process draws the same batches of indices, and selects the rows of its own
 replicas before any image is loaded.
 
-Shapes: B images a batch, each [H, W, 3] uint8; R replicas with b = B / R images each.
+Shapes: B images per batch, each uint8 [H, W, 3]; R replicas with b = B / R images each.
 """
 
 import functools
@@ -21,10 +21,10 @@ from profs_tf.inputs.decoding import image_dataset
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.sampling.batch_sampler import BatchSampler
 
-# Folded into the sampler's seed, so that augmentation and sampling do not share random numbers.
+# Folded into the sampler's seed, so that augmentation and sampling use different random numbers.
 _AUGMENTATION = 0x5EED
-# Bytes of images in memory up to which TensorFlow gets a copy to index, of which tf.data makes another for
-# each iterator. Of larger arrays single images are handed over as they are needed.
+# Images in memory of up to this many bytes become a TensorFlow constant, which tf.data copies again for each
+# iterator. Of larger arrays, single images are passed as they are needed.
 _LARGEST_COPY = 2**28
 
 
@@ -35,24 +35,24 @@ def train_pipeline(
     prefetch: int = 2,
     strategy: Optional[tf.distribute.Strategy] = None,
 ) -> Union[tf.data.Dataset, tf.distribute.DistributedDataset]:
-    """Returns the endless data set of the sampler's batches, starting at ``sampler.first_step``.
+    """Returns the infinite dataset of the sampler's batches, starting at ``sampler.first_step``.
 
     Deterministic: augmentation is a pure function of (seed, step, position in the batch), so the batch of a
     step is the same in every run and after resuming, and with any number of replicas.
 
     Args:
-        image_list: the training images that the sampler's indices refer to.
-        sampler: gives the indices of every step; with several workers, each has its own, made alike.
-        preprocessing: None takes `images.preprocessing_for(image_list)`.
-        prefetch: finished batches held ready.
-        strategy: of the model that will be trained; None, or one of a single replica, gives whole batches.
+        image_list: The training images that the sampler's indices refer to.
+        sampler: Draws the indices of every step; with several workers, each has an equal one.
+        preprocessing: None means `preprocessing_for(image_list)`.
+        prefetch: Number of batches prepared ahead.
+        strategy: The strategy that the model is trained with; None or a single replica gives whole batches.
 
     Returns:
         Elements ``(images, labels, is_representative)``: uint8 [B, crop, crop, 3], int64 [B], float32 [B].
-        With several replicas each gets b of the B, in order, of a `tf.distribute.DistributedDataset`.
+        With several replicas a `tf.distribute.DistributedDataset`: each replica gets b of the B, in order.
 
     Raises:
-        ValueError: if the sampler was made for another number of images, or the replicas do not divide B.
+        ValueError: If the sampler was made for another number of images, or R does not divide B.
     """
     if len(image_list) != sampler.table.num_images:
         raise ValueError(
@@ -80,7 +80,7 @@ def _training_rows(
     size: int,
     prefetch: int,
 ) -> tf.data.Dataset:
-    """Returns the images at some positions of every batch, `size` at a time."""
+    """Returns the images at the given positions of every batch, `size` at a time."""
     run_seed = tf.constant([sampler.seed % 2**31, (sampler.seed >> 31) ^ _AUGMENTATION], tf.int32)
 
     def prepare(
@@ -95,12 +95,12 @@ def _training_rows(
     )
     dataset = _map_images(dataset.unbatch(), image_list, prepare)
     dataset = dataset.batch(size, drop_remainder=True).prefetch(prefetch)
-    # Without it Keras would take the first epoch to be endless instead of asking for `steps_per_epoch`.
+    # Otherwise Keras would run an infinite first epoch instead of asking for `steps_per_epoch`.
     return dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
 
 
 def _rows_of(context: tf.distribute.InputContext, batch_size: int) -> np.ndarray:
-    """Returns the positions in a batch that belong to the replicas which one input feeds."""
+    """Returns the positions in a batch of the replicas that an input pipeline feeds."""
     return np.split(np.arange(batch_size), context.num_input_pipelines)[context.input_pipeline_id]
 
 
@@ -112,8 +112,8 @@ def evaluation_pipeline(
 ) -> Union[tf.data.Dataset, tf.distribute.DistributedDataset]:
     """Returns all images in order, as uint8 [<=batch_size, crop, crop, 3] batches.
 
-    With a strategy of R > 1 replicas each gets ``ceil(batch_size / R)`` images at a time; joined in the order
-    of the replicas they are in the order of the list. The last batch is filled up with the last image.
+    With R > 1 replicas each gets ``ceil(batch_size / R)`` images per batch; concatenated in the order of the
+    replicas, they are in the order of the list. The last batch is padded with the last image.
     """
     preprocessing = preprocessing or image_ops.preprocessing_for(image_list)
 
@@ -129,10 +129,10 @@ def evaluation_pipeline(
         return load(np.arange(len(image_list)), batch_size)
     size = -(-batch_size // strategy.num_replicas_in_sync)
     whole = size * strategy.num_replicas_in_sync
-    filled = np.minimum(np.arange(-(-len(image_list) // whole) * whole), len(image_list) - 1)
+    padded = np.minimum(np.arange(-(-len(image_list) // whole) * whole), len(image_list) - 1)
 
     def load_part(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        return load(filled.reshape(-1, whole)[:, _rows_of(context, whole)].ravel(), size)
+        return load(padded.reshape(-1, whole)[:, _rows_of(context, whole)].ravel(), size)
 
     return strategy.distribute_datasets_from_function(load_part)
 
@@ -155,28 +155,28 @@ def _map_images(
 ) -> tf.data.Dataset:
     """Maps rows (index, *rest) to ``prepare(image, *rest)``, in parallel, in order.
 
-    The image, uint8 [H, W, 3], is the part of the picture in the index's box where the list has boxes.
+    The image, uint8 [H, W, 3], is cropped to its bounding box if the list has boxes.
     """
-    cut = _box_cutter(image_list)
+    crop = _box_cropper(image_list)
     if isinstance(image_list.images, np.ndarray):
         load = _memory_loader(image_list.images)
-        return _map_in_order(dataset, lambda index, *rest: prepare(cut(load(index), index), *rest))
+        return _map_in_order(dataset, lambda index, *rest: prepare(crop(load(index), index), *rest))
     paths = tf.constant(list(image_list.images))
-    # Of one element each: cycling through them keeps the order, whatever the number of cores. What is mapped
-    # there is set up anew for each, so only the decoding is.
+    # Each dataset has one element, so interleaving keeps the order, whatever the number of cores. It is built
+    # anew for each image, so it only decodes.
     decoded = dataset.interleave(
         lambda index, *rest: image_dataset(paths[index]).map(lambda image: (image, index, *rest)),
         num_parallel_calls=tf.data.AUTOTUNE,
         deterministic=True,
     )
-    return _map_in_order(decoded, lambda image, index, *rest: prepare(cut(image, index), *rest))
+    return _map_in_order(decoded, lambda image, index, *rest: prepare(crop(image, index), *rest))
 
 
 def _map_in_order(dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:
     return dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
-def _box_cutter(image_list: ImageList) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+def _box_cropper(image_list: ImageList) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
     if image_list.boxes is None:
         return lambda image, index: image
     boxes = tf.constant(image_list.boxes)
@@ -190,7 +190,7 @@ def _memory_loader(pixels: np.ndarray) -> Callable[[tf.Tensor], tf.Tensor]:
         return lambda index: copied[index]
 
     def load(index: tf.Tensor) -> tf.Tensor:
-        # Not stateful: images may be fetched in parallel though operations must be deterministic.
+        # Not stateful, so that images are fetched in parallel even if operations must be deterministic.
         image = tf.numpy_function(lambda i: pixels[i], [index], tf.uint8, stateful=False)
         return tf.ensure_shape(image, pixels.shape[1:])
 

@@ -17,7 +17,7 @@ from typing import NamedTuple, Optional, Union
 import numpy as np
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.inputs.decoding import Picture, UnreadableImageError
+from profs_tf.inputs.decoding import ImageOrPath, UnreadableImageError
 from profs_tf.metrics.neighbors import NearestSearch, Own, check_k
 from profs_tf.metrics.neighbors_faiss import FaissSearch
 from profs_tf.search.builder import build_index
@@ -143,7 +143,7 @@ class ImageIndex:
 
     def query(
         self,
-        pictures: Iterable[Picture],
+        pictures: Iterable[ImageOrPath],
         k: int = 8,
         *,
         embedder: Optional[Union[str, os.PathLike]] = None,
@@ -213,7 +213,7 @@ class ImageIndex:
             return self._pictures[position]
         return os.path.join(self.root, self.names[position])
 
-    def position_of(self, picture: Picture) -> int:
+    def position_of(self, picture: ImageOrPath) -> int:
         """Returns the position of a picture file in the index, or -1 if it is not indexed."""
         if isinstance(picture, np.ndarray):
             return -1
@@ -263,7 +263,7 @@ class ImageIndex:
         ]
 
 
-def check_files(pictures: Iterable[Picture]) -> None:
+def check_files(pictures: Iterable[ImageOrPath]) -> None:
     """Raises UnreadableImageError for the first picture file that cannot be opened; reads none of them."""
     for picture in pictures:
         if isinstance(picture, np.ndarray):
@@ -275,7 +275,7 @@ def check_files(pictures: Iterable[Picture]) -> None:
             raise UnreadableImageError(f"{picture}: {error.strerror}") from error
 
 
-def _batches(pictures: list[Picture]) -> list[_Batch]:
+def _batches(pictures: list[ImageOrPath]) -> list[_Batch]:
     """Groups successive files into batches; every array, whose size may differ, is a batch of its own."""
     batches: list[_Batch] = []
     for picture in pictures:

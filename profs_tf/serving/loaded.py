@@ -15,7 +15,7 @@ from typing import Union
 import numpy as np
 import tensorflow as tf
 
-from profs_tf.inputs.decoding import UnreadableImageError, encode_anew, read_encoded
+from profs_tf.inputs.decoding import UnreadableImageError, read_encoded, reencode_as_png
 from profs_tf.serving.saved_model import (
     DESCRIPTION,
     ENCODED_SIGNATURE,
@@ -83,7 +83,7 @@ class SavedEmbedder:
             encoded = read_encoded(path)
             return self._encoded(images=tf.constant([encoded]))["embeddings"].numpy()
         except tf.errors.InvalidArgumentError:
-            return self._encoded(images=tf.constant([encode_anew(path)]))["embeddings"].numpy()
+            return self._encoded(images=tf.constant([reencode_as_png(path)]))["embeddings"].numpy()
 
     @functools.cached_property
     def _uint8(self) -> tf.types.experimental.ConcreteFunction:

@@ -14,8 +14,9 @@ import numpy as np
 import tensorflow as tf
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.inputs.decoding import encode_anew, read_all_encoded
-from profs_tf.inputs.preprocessing import Preprocessing, decode, prepare_for_evaluation
+from profs_tf.inputs.decoding import read_all_encoded, reencode_as_png
+from profs_tf.inputs.preprocessing import Preprocessing, prepare_for_evaluation
+from profs_tf.inputs.tf_decoding import decode
 from profs_tf.utils.errors import first_line
 
 FLOAT_SIGNATURE = "serving_default"
@@ -35,7 +36,7 @@ def save_embedder(
     * `serving_default`: `images`, float32 [B, H, W, 3], RGB with values 0 to 255;
     * `uint8_images`: `images`, the same as uint8;
     * `encoded_images`: `images`, string [B], the bytes of JPEG, PNG, GIF or BMP files of any size. It has
-      TensorFlow's decoders only (`inputs.preprocessing.decode`): EXIF orientation is ignored.
+      TensorFlow's decoders only (`inputs.tf_decoding.decode`): EXIF orientation is ignored.
 
     Each scales and crops as the evaluation does; float values are rounded to integers first, so that the
     three agree. Called as a Keras model, the embedder expects scaled and cropped images.
@@ -139,7 +140,7 @@ def embed_files(
         return embed(images=tf.constant(read_all_encoded(paths)))
     except tf.errors.InvalidArgumentError:
         # A file has a valid header and broken contents: Pillow can read it, or names it.
-        return embed(images=tf.constant([encode_anew(path) for path in paths]))
+        return embed(images=tf.constant([reencode_as_png(path) for path in paths]))
 
 
 def check_saved_model(path: Union[str, os.PathLike]) -> None:

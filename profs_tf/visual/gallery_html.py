@@ -16,7 +16,7 @@ from typing import Any, Optional
 import numpy as np
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.inputs.decoding import Picture
+from profs_tf.inputs.decoding import ImageOrPath
 from profs_tf.utils.threads import in_threads
 from profs_tf.visual.gallery_content import Neighborhoods
 from profs_tf.visual.thumbnails import square_thumbnail, thumbnail
@@ -159,7 +159,7 @@ def _images(image_list: ImageList, shown: np.ndarray) -> list[dict[str, Any]]:
     return list(in_threads(describe, shown.tolist()))
 
 
-def _data_uri(picture: Picture, box: Optional[np.ndarray]) -> str:
+def _data_uri(picture: ImageOrPath, box: Optional[np.ndarray]) -> str:
     image = thumbnail(picture, THUMBNAIL_SIDE, box, enlarge=False)
     image = square_thumbnail(picture, THUMBNAIL_SIDE, box) if image is None else image
     stream = io.BytesIO()

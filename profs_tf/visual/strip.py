@@ -8,7 +8,7 @@ from typing import BinaryIO, Union
 
 from PIL import Image, ImageDraw
 
-from profs_tf.inputs.decoding import Picture
+from profs_tf.inputs.decoding import ImageOrPath
 from profs_tf.visual.thumbnails import label_font, square_thumbnail
 
 _SIDE = 112
@@ -18,7 +18,7 @@ _LETTERS = 16
 
 
 def draw_strip(
-    rows: Sequence[Sequence[tuple[Picture, str]]], path: Union[str, os.PathLike, BinaryIO]
+    rows: Sequence[Sequence[tuple[ImageOrPath, str]]], path: Union[str, os.PathLike, BinaryIO]
 ) -> None:
     """Draws rows of pictures into a PNG; a file that cannot be read shows as a crossed box.
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 from PIL import Image
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.inputs.decoding import Picture
+from profs_tf.inputs.decoding import ImageOrPath
 from profs_tf.metrics.neighbors import nearest
 from profs_tf.visual.strip import draw_strip
 from profs_tf.visual.thumbnails import square_thumbnail
@@ -170,7 +170,7 @@ def pair_distances(embeddings: np.ndarray, labels: np.ndarray) -> tuple[np.ndarr
     return distances[same], distances[~same]
 
 
-def sprite(pictures: Sequence[Picture], side: int) -> Image.Image:
+def sprite(pictures: Sequence[ImageOrPath], side: int) -> Image.Image:
     """Returns a square sheet of pictures, row by row, as TensorBoard's projector wants it.
 
     Args:

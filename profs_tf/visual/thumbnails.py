@@ -9,12 +9,12 @@ import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from profs_tf.inputs.decoding import Picture, UnreadableImageError, read_image
+from profs_tf.inputs.decoding import ImageOrPath, UnreadableImageError, read_image
 from profs_tf.inputs.preprocessing import crop_to_box
 
 
 def thumbnail(
-    picture: Picture, side: int, box: Optional[np.ndarray] = None, *, enlarge: bool = True
+    picture: ImageOrPath, side: int, box: Optional[np.ndarray] = None, *, enlarge: bool = True
 ) -> Optional[Image.Image]:
     """Returns a picture scaled so that its longer side has `side` pixels, or None if it cannot be read.
 
@@ -38,7 +38,7 @@ def thumbnail(
     return image.resize((width, height), Image.Resampling.LANCZOS)
 
 
-def square_thumbnail(picture: Picture, side: int, box: Optional[np.ndarray] = None) -> Image.Image:
+def square_thumbnail(picture: ImageOrPath, side: int, box: Optional[np.ndarray] = None) -> Image.Image:
     """Returns a thumbnail in the middle of a light grey square; a crossed one if it cannot be read."""
     square = Image.new("RGB", (side, side), "#eeeeee")
     image = thumbnail(picture, side, box)

@@ -137,5 +137,5 @@ def test_commands_name_an_unreadable_file_without_a_traceback(command, folder, t
     if command == "train":
         (line,) = (line for line in done.stderr.splitlines() if line.startswith("train: "))
         assert line.startswith(
-            f"train: `path` must be a readable picture, got {folder}/b/Kaputt ü.JPG: it is empty."
+            f"train: Image files must be readable, got {folder}/b/Kaputt ü.JPG: it is empty."
         )

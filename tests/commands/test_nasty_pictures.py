@@ -154,5 +154,5 @@ def test_a_truncated_picture_stops_check_data_and_training_by_its_name(tmp_path)
         arguments = train_arguments(pictures, tmp_path / cache)
         done = run_command("train", *arguments, f"--cache={cache}", expected=2)
         (line,) = (line for line in done.stderr.splitlines() if line.startswith("train: "))
-        assert line.startswith(f"train: `path` must be a readable picture, got {broken}: ")
+        assert line.startswith(f"train: Image files must be readable, got {broken}: ")
         assert "Traceback" not in done.stdout + done.stderr

@@ -243,10 +243,10 @@ def test_wrong_use_is_refused(files, tmp_path, monkeypatch):
         cached(files, PREPROCESSING, "ram")
     with pytest.raises(ValueError, match="`cache_dir` must name a folder for `cache` disk"):
         cached(files, PREPROCESSING, "disk")
-    with pytest.raises(ValueError, match="`cache` must be none or auto for pictures of their own sizes"):
+    with pytest.raises(ValueError, match="`cache` must be none or auto for images of different sizes"):
         cached(files, Preprocessing(resize=0, crop=8), "memory")
     monkeypatch.setattr(image_cache, "free_memory", lambda: 14_399)
-    with pytest.raises(ValueError, match="`cache` memory needs 0.0 GB free, got 0.0. Take disk"):
+    with pytest.raises(ValueError, match="`cache` memory needs 0.0 GB free, got 0.0. Use disk"):
         cached(files, PREPROCESSING, "memory")
     monkeypatch.setattr(image_cache.shutil, "disk_usage", lambda _: SimpleNamespace(free=14_399))
     with pytest.raises(ValueError, match="`cache_dir` needs 0.0 GB free, .*cache has 0.0"):
