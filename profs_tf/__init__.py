@@ -69,6 +69,11 @@ __all__ = [
 
 
 def _load(name: str) -> Any:
+    if name == "evaluate":
+        raise AttributeError(
+            "module 'profs_tf' has no function 'evaluate': it is profs_tf.metrics.evaluate; the command is "
+            "the module profs_tf.evaluate, to be imported."
+        )
     if name not in _HOMES:
         raise AttributeError(f"module 'profs_tf' has no attribute '{name}'; it has: {', '.join(__all__)}.")
     home = _HOMES[name]

@@ -12,12 +12,12 @@ from absl import flags
 from profs_tf.cli import data_flags
 from profs_tf.cli.command import run
 from profs_tf.cli.flag_types import check_values, define_flag
-from profs_tf.config import whole_numbers
 from profs_tf.metrics.arguments import check_ks
 from profs_tf.metrics.retrieval import RetrievalResult
 from profs_tf.metrics.scores import evaluate_in_full, format_report
 from profs_tf.serving.saved_model import embed_with_saved
 from profs_tf.utils.files import write_atomically
+from profs_tf.utils.option_fields import whole_numbers
 
 USAGE = """evaluate: report Recall@K, NMI and F1 of an exported embedder on a data set, or of embeddings.
 

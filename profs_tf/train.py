@@ -26,12 +26,19 @@ from profs_tf.metrics.arguments import check_ks
 from profs_tf.runs.banner import banner
 from profs_tf.runs.checkpoint import TrainingInterruptedError
 from profs_tf.runs.directory import RunFolder
-from profs_tf.runs.factory import build_model, build_preprocessing, build_sampler, load_data
+from profs_tf.runs.factory import (
+    build_model,
+    build_preprocessing,
+    build_sampler,
+    check_jit_compile,
+    load_data,
+)
 from profs_tf.runs.finalize import export_best
 from profs_tf.runs.loop import PROGRESS, fit_from_step, progress_for_output
 from profs_tf.runs.resume import restore_state, resumed_config
 from profs_tf.runs.training_run import RunCallbacks, TrainingRun, build_callbacks
 from profs_tf.runs.warm_start import find_initial_run
+from profs_tf.utils.forks import check_not_forked
 
 USAGE = """train: train an image embedding with PROFS and report how well it retrieves unseen classes.
 
@@ -81,7 +88,9 @@ def train(config: Config, folder: RunFolder, resume: bool = False, progress: str
         ValueError: If an option does not fit the data.
         InterruptedRunError: If a signal stopped the run; its state is saved.
         FailedRunError: If another worker was lost.
+        ForkedProcessError: If TensorFlow cannot work in this process.
     """
+    check_not_forked()
     # Before anything else of TensorFlow.
     strategy = make_strategy(config.distribute, config.cpu_replicas)
     make_reproducible(config.seed)
@@ -124,6 +133,7 @@ def build_run(
     # The embedder with its weights theta, the loss, and the pull towards the anchor theta^(k).
     with strategy.scope():
         model = build_model(config, sampler.num_classes, steps_per_epoch)
+    check_jit_compile(config, model.embedder)
     folder.check_space(model.embedder.count_params())
     if not resume:
         folder.create(config)

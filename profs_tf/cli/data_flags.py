@@ -11,6 +11,7 @@ from profs_tf.cli.flag_types import define_flag
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.runs.split import SPLITS, load_split, run_config_of, split_to_evaluate
+from profs_tf.utils.forks import check_not_forked
 
 # Fields of `Config`.
 DATA_FLAGS = (
@@ -68,6 +69,7 @@ def load_chosen_split(
         ValueError: If the data set or one of its options is wrong, or the run's configuration is unreadable.
         FileNotFoundError: If the data set is not found.
     """
+    check_not_forked()
     run = None if embedder is None else run_config_of(embedder)
     config, notes = split_to_evaluate(run, given(values))
     for note in notes:

@@ -13,6 +13,7 @@ import tensorflow as tf
 from absl import flags
 
 from profs_tf.utils.errors import first_line
+from profs_tf.utils.forks import ForkedProcessError
 
 FAILURE = 1
 USAGE_ERROR = 2
@@ -55,7 +56,7 @@ def exit_code_of(error: BaseException) -> Optional[int]:
         return INTERRUPTED
     if isinstance(error, USER_ERRORS):
         return USAGE_ERROR
-    if isinstance(error, (ArithmeticError, FailedRunError, *_MACHINE_ERRORS)):
+    if isinstance(error, (ArithmeticError, FailedRunError, ForkedProcessError, *_MACHINE_ERRORS)):
         return FAILURE
     return None
 

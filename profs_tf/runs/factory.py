@@ -22,11 +22,11 @@ from profs_tf.sampling.hncm.selection import ClassMining
 def load_data(config: Config) -> tuple[ImageList, ImageList]:
     """Returns the image lists (train, test) of the configuration's data set.
 
-    With `validation_classes` these are the two parts of the training classes; the test classes are left out.
+    With `validation_classes` these are the two parts of the training classes; the test classes stay unused.
 
     Raises:
-        ValueError: if the data set is unknown, or an option does not belong to it or does not fit it.
-        FileNotFoundError: if the data is not there; the message says where to get it.
+        ValueError: If the data set is unknown, or an option does not belong to it or does not fit it.
+        FileNotFoundError: If the data is not there; the message says where to get it.
     """
     train, test = datasets.load(
         config.dataset,
@@ -133,10 +133,10 @@ def build_sampler(config: Config, image_list: ImageList) -> BatchSampler:
 
 
 def build_loss(config: Config, num_classes: int) -> losses.MetricLoss:
-    """Returns the loss; what depends on data and model (classes, embedding dimension) is filled in.
+    """Returns the loss; options that follow from data and model are filled in.
 
     Raises:
-        ValueError: if the loss or one of its options is unknown or out of range.
+        ValueError: If the loss or one of its options is unknown or out of range.
     """
     derived = {"num_classes": num_classes, "embedding_dim": config.embedding_dim, "seed": config.seed}
     known = losses.options(config.loss)
@@ -145,7 +145,7 @@ def build_loss(config: Config, num_classes: int) -> losses.MetricLoss:
 
 
 def build_embedder_for(config: Config, normalized: bool) -> tf.keras.Model:
-    """Returns the embedder; `normalized` is the loss's wish where the configuration has none."""
+    """Returns the embedder; `normalized` is what the loss expects, if the configuration leaves it open."""
     return build_embedder(
         config.backbone,
         config.embedding_dim,
@@ -159,7 +159,7 @@ def build_embedder_for(config: Config, normalized: bool) -> tf.keras.Model:
 
 @contextlib.contextmanager
 def in_precision(precision: str) -> Iterator[None]:
-    """Has Keras make layers and models within it of a precision: a name of its mixed precision policies."""
+    """Sets Keras's mixed precision policy, by name, for the layers and models built within."""
     before = tf.keras.mixed_precision.global_policy()
     tf.keras.mixed_precision.set_global_policy(precision)
     try:
@@ -169,12 +169,12 @@ def in_precision(precision: str) -> Iterator[None]:
 
 
 def build_model(config: Config, num_classes: int, steps_per_epoch: Optional[int] = None) -> ProfsModel:
-    """Returns the compiled model; of several replicas within the scope of their strategy.
+    """Returns the compiled model; for several replicas to be called in the scope of their strategy.
 
     Args:
-        config: of the run.
+        config: Of the run.
         num_classes: L, of the training split.
-        steps_per_epoch: for a lambda that decays every epoch.
+        steps_per_epoch: For a lambda that decays every epoch.
     """
     with in_precision(config.precision):
         return _build_model(config, num_classes, steps_per_epoch)
@@ -196,7 +196,7 @@ def _build_model(config: Config, num_classes: int, steps_per_epoch: Optional[int
         beta_1=config.beta_1,
         beta_2=config.beta_2,
     )
-    # With mixed_float16 Keras scales the loss: it puts a LossScaleOptimizer around this optimiser.
+    # With mixed_float16 Keras scales the loss: it wraps this optimizer in a LossScaleOptimizer.
     model.compile(
         optimizer=optimizer,
         loss=loss,
@@ -204,3 +204,13 @@ def _build_model(config: Config, num_classes: int, steps_per_epoch: Optional[int
         jit_compile=config.jit_compile,
     )
     return model
+
+
+def check_jit_compile(config: Config, embedder: tf.keras.Model) -> None:
+    """Raises ValueError if XLA has no deterministic gradient of the embedder."""
+    pools = [layer for layer in embedder.submodules if isinstance(layer, tf.keras.layers.MaxPooling2D)]
+    if config.jit_compile and pools:
+        raise ValueError(
+            f"`jit_compile` must be off for the backbone {config.backbone}, got on: XLA has no deterministic "
+            f"gradient of its max pooling ({pools[0].name}). Leave it out."
+        )

@@ -292,7 +292,9 @@ def test_an_emoji_file_opens_with_its_command_minutes_and_score(name):
 def measured(name):
     """Percent of the margin loss with PROFS and seed 0, in the README or in the committed results."""
     if name == "emoji":
-        row = re.search(r"^\| PROFS, 600 steps (.+) \|$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
+        row = re.search(
+            r"^\| PROFS, 600 steps (.+) \|$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE
+        )
         percents = [float(cell) for cell in row.group(1).split("|")[1:5]]
         return {f"Recall@{k}": round(percent, 1) for k, percent in zip((1, 2, 4, 8), percents)}
     label = {"emoji_table": "emoji", "emoji_plain": "emoji-plain"}[name]

@@ -1,0 +1,30 @@
+import subprocess
+import sys
+
+SCRIPT = """
+import os
+import tensorflow as tf
+from profs_tf.utils.forks import check_not_forked
+
+def child():
+    if os.fork():
+        return os.wait()
+    try:
+        check_not_forked()
+        print("works", flush=True)
+    except RuntimeError as error:
+        print(error, flush=True)
+    os._exit(0)
+
+child()
+tf.constant(1) + 1
+child()
+check_not_forked()
+"""
+
+
+def test_only_a_fork_after_the_first_operation_is_rejected():
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+    before, after = done.stdout.splitlines()
+    assert before == "works"
+    assert after.startswith("This process was forked after its parent had used TensorFlow")
