@@ -28,10 +28,10 @@ USAGE = """evaluate: report Recall@K, NMI and F1 of an exported embedder on a da
   python -m profs_tf.evaluate --embeddings=q.npy --labels=q.txt \\
       --gallery_embeddings=g.npy --gallery_labels=g.txt
 
-With --embedder, images go through the embedder's own preprocessing, by the signatures of its SavedModel. Of
-one that lies in its run's folder, data set and split are the run's unless flags say otherwise.
-Each image is searched for among all others, left out itself by its index; images whose class has no other
-image are left out and counted; of equal distances, wrong images rank first. Embeddings are .npy files,
+With --embedder, images go through the embedder's own preprocessing, by the signatures of its SavedModel.
+For an embedder in its run's folder, data set and split are the run's unless flags say otherwise.
+Each image is a query to all others, itself excluded by its index; images whose class has no other
+image are left out and counted; at equal distances, negatives rank first. Embeddings are .npy files,
 float [N, D]; labels are .npy files of integers or strings, or text files with one label a line."""
 
 
@@ -42,14 +42,20 @@ def define_flags(values: flags.FlagValues) -> None:
     for name, kind, default, text, choices in (
         ("batch_size", int, 128, "Images embedded at once.", ()),
         ("save_embeddings", str, None, "File to write the embeddings to; .npy is added if missing.", ()),
-        ("embeddings", str, None, "File with embeddings, in place of --embedder.", ()),
+        ("embeddings", str, None, "File with embeddings, instead of --embedder.", ()),
         ("labels", str, None, "File with the labels of --embeddings.", ()),
-        ("gallery_embeddings", str, None, "File with embeddings to search in; default --embeddings.", ()),
+        ("gallery_embeddings", str, None, "File with the gallery's embeddings. Default: --embeddings.", ()),
         ("gallery_labels", str, None, "File with the labels of --gallery_embeddings.", ()),
-        ("ks", tuple, (1, 2, 4, 8), "The K of Recall@K.", ()),
-        ("distance", str, "euclidean", "By which images are near.", ("euclidean", "cosine")),
-        ("map_at_r", bool, False, "Whether to report MAP@R and R-precision as well.", ()),
-        ("intervals", bool, False, "Whether to report 95 % intervals of Recall@K, over classes.", ()),
+        ("ks", tuple, (1, 2, 4, 8), "K values of Recall@K.", ()),
+        ("distance", str, "euclidean", "Distance between embeddings.", ("euclidean", "cosine")),
+        ("map_at_r", bool, False, "Whether to report also MAP@R and R-precision.", ()),
+        (
+            "intervals",
+            bool,
+            False,
+            "Whether to report 95 % intervals of Recall@K, by bootstrap over classes.",
+            (),
+        ),
         ("clustering", bool, True, "Whether to compute NMI, F1 and AMI, by k-means.", ()),
         ("seed", int, 0, "Seed of k-means and of the intervals.", ()),
         ("output_json", str, None, "File to write the figures to, as fractions.", ()),
@@ -59,7 +65,7 @@ def define_flags(values: flags.FlagValues) -> None:
 
 
 def main(values: flags.FlagValues) -> None:
-    """Evaluates by the flags."""
+    """Evaluates an embedder on a data set, or embeddings from files."""
     ks = whole_numbers("ks", values.ks)
     check_values(
         values,
@@ -92,7 +98,7 @@ def main(values: flags.FlagValues) -> None:
 
 
 def _embed(values: flags.FlagValues, ks: tuple) -> tuple:
-    """Returns embeddings, class names as labels, and what they are of."""
+    """Returns the embeddings of the chosen split, class names as labels, and a title."""
     for name in ("embeddings", "labels", "gallery_embeddings", "gallery_labels"):
         if values[name].value:
             raise ValueError(f"`{name}` must be left out with `embedder`, got {values[name].value}.")
@@ -105,7 +111,7 @@ def _embed(values: flags.FlagValues, ks: tuple) -> tuple:
 
 
 def _read(values: flags.FlagValues) -> tuple:
-    """Returns embeddings, labels, and the embeddings' file name."""
+    """Returns embeddings and labels from files, and a title."""
     if not values.embeddings or not values.labels:
         raise ValueError(
             "`embedder` must name the folder of a SavedModel, or `embeddings` and `labels` files. "
@@ -144,7 +150,7 @@ def _not_read(flag: str, path: str, error: OSError) -> ValueError:
 
 
 def _class_table(found: RetrievalResult, ks: tuple[int, ...]) -> str:
-    """Returns each class's images that were searched for and their Recall@K as CSV, the worst class first."""
+    """Returns each class's number of queries and its Recall@K as CSV, the worst class first."""
     recalls = {k: found.class_recall_at(k) for k in ks}
     labels, counts = np.unique(found.labels[found.counted], return_counts=True)
     rows = [

@@ -63,7 +63,7 @@ def define_flags(values: flags.FlagValues) -> None:
 
 
 def main(values: flags.FlagValues) -> None:
-    """Trains by the flags."""
+    """Trains a new run, or resumes one."""
     check_values(values, least={}, folders=("output_dir", "cache_dir"))
     given = config_flags.given(values)
     folder = RunFolder(given.get("output_dir", ""))

@@ -127,4 +127,6 @@ def test_unknown_name_lists_the_valid_ones():
         AttributeError, match="no attribute 'ProfModel'; it has: BatchSampler, .*train_pipeline"
     ):
         profs_tf.ProfModel  # noqa: B018
+    with pytest.raises(AttributeError, match="it is profs_tf.metrics.evaluate"):
+        profs_tf._load("evaluate")
     assert set(profs_tf.__all__) <= set(dir(profs_tf))

@@ -74,4 +74,7 @@ def load_chosen_split(
     config, notes = split_to_evaluate(run, given(values))
     for note in notes:
         report(note)
-    return load_split(config, values.split), config
+    images, num_shared = load_split(config, values.split)
+    if num_shared:
+        report(f"{num_shared:,} of the {images.num_classes:,} {values.split} classes also train: not unseen.")
+    return images, config

@@ -1,4 +1,4 @@
-"""Which classes an exported embedder was trained on: the split of the run that it lies in."""
+"""The data set and split that an exported embedder is used with: by default those of its run."""
 
 import dataclasses
 import os
@@ -12,27 +12,43 @@ from profs_tf.runs.directory import RunFolder
 from profs_tf.runs.factory import load_data
 
 SPLITS = ("train", "test", "validation")
-# What decides which image is in which part.
+# Options that decide which image is in which split.
 _OF_SPLIT = ("train_classes", "validation_classes", "allow_partial_data")
 
 
 class RunSplit(NamedTuple):
-    """A data set with the split that its images are evaluated by."""
+    """A data set and how it is split.
+
+    Attributes:
+        config: Only its options of the data set count.
+        notes: Lines for the user: what was taken from the run, and what contradicts it.
+    """
 
     config: Config
-    """Holds the data set and its split; the rest of it says nothing."""
     notes: tuple[str, ...]
-    """Lines for the user: what was taken from the run, and what contradicts it."""
+
+
+class SplitImages(NamedTuple):
+    """The images of one split.
+
+    Attributes:
+        images: The images.
+        num_shared_classes: Number of their classes that also train; 0 for the training split itself, and for
+            others unless the data set's own split shares classes.
+    """
+
+    images: ImageList
+    num_shared_classes: int
 
 
 def run_config_of(embedder: Union[str, os.PathLike]) -> Optional[Config]:
     """Returns the configuration of the run that an exported embedder belongs to, or None.
 
     Args:
-        embedder: folder of the SavedModel: `embedder` in a run's folder, or one that holds a config.json.
+        embedder: Folder of the SavedModel: `embedder` in a run's folder, or one that holds a config.json.
 
     Raises:
-        ValueError: if the configuration is not one of this version.
+        ValueError: If the configuration was not written by this version.
     """
     folder = Path(embedder).expanduser().absolute()
     candidates = [folder / "config.json"]
@@ -45,24 +61,22 @@ def run_config_of(embedder: Union[str, os.PathLike]) -> Optional[Config]:
             except (ValueError, TypeError) as error:
                 raise ValueError(
                     f"`embedder` lies with {path}, which must be a run's configuration: {error} Move the "
-                    "embedder's folder elsewhere to evaluate it without."
+                    "embedder's folder elsewhere to use it without a run."
                 ) from error
     return None
 
 
 def split_to_evaluate(run: Optional[Config], given: dict[str, Any]) -> RunSplit:
-    """Returns the split that the flags ask for; what they leave open is that of the run.
+    """Returns the data set and split that the flags ask for; what they leave open is taken from the run.
 
     Args:
-        run: the run's configuration; None where there is none.
-        given: the flags that were set, by the names of `Config`.
+        run: The run's configuration, or None.
+        given: The flags that were set, by the names of `Config`.
     """
     if run is None:
         return RunSplit(Config(**given), ())
     if not _is_same(run.dataset, given.get("dataset", run.dataset)):
-        note = (
-            f"The run was trained on {run.dataset}{_listed(run)}: the split of another data set is its own."
-        )
+        note = f"The run was trained on {run.dataset}{_listed(run)}; the other data set has its own split."
         return RunSplit(Config(**given), (note,))
     names = ("dataset", "data_dir", *_OF_SPLIT)
     config = Config(**{**{name: getattr(run, name) for name in names}, **given})
@@ -76,33 +90,34 @@ def split_to_evaluate(run: Optional[Config], given: dict[str, Any]) -> RunSplit:
     return RunSplit(config, tuple(notes))
 
 
-def load_split(config: Config, part: str) -> ImageList:
-    """Returns one part of a data set: the test classes, those trained on, or those held out of training.
+def load_split(config: Config, split: str) -> SplitImages:
+    """Returns one of `SPLITS` of a data set: test classes, training classes, or those held out of training.
 
     Raises:
-        ValueError: as `load_data`, or if "validation" is asked for without `validation_classes`.
+        ValueError: As `load_data`, or if "validation" is asked for without `validation_classes`.
     """
     share = config.validation_classes
     train, test = load_data(dataclasses.replace(config, validation_classes=None))
-    if part == "test":
-        return test
     if share is not None:
         train, validation = datasets.hold_out_classes(train, share)
-        return train if part == "train" else validation
-    if part == "validation":
+    if split == "test":
+        return SplitImages(test, len(datasets.shared_classes(train, test)))
+    if split == "train":
+        return SplitImages(train, 0)
+    if share is None:
         raise ValueError(
-            "`split` validation needs the share of the training classes that was held out, got none. "
-            "Pass --validation_classes=SHARE."
+            "`split` validation needs the fraction of the training classes that was held out, got none. "
+            "Pass --validation_classes=FRACTION."
         )
-    return train
+    return SplitImages(validation, 0)
 
 
 def _is_same(one: str, other: str) -> bool:
-    """Returns whether two names of data sets mean the same one, however their path is written."""
+    """Returns whether two names mean the same data set, however their paths are written."""
     (kind, _, path), (other_kind, _, other_path) = one.partition(":"), other.partition(":")
     return kind == other_kind and Path(path).expanduser().resolve() == Path(other_path).expanduser().resolve()
 
 
 def _listed(config: Config) -> str:
-    set_ones = {name: getattr(config, name) for name in _OF_SPLIT}
-    return "".join(f" --{name}={value}" for name, value in set_ones.items() if value not in (None, False))
+    values = {name: getattr(config, name) for name in _OF_SPLIT}
+    return "".join(f" --{name}={value}" for name, value in values.items() if value not in (None, False))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from profs_tf.config import Config
+from profs_tf.datasets.class_split import shared_classes
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.serving.formats import FORMATS
@@ -79,11 +80,12 @@ def model_card(
 
 def _training(config: Config, trained: Trained) -> str:
     options = ", ".join(f"{name} = {value}" for name, value in trained.loss_options.items())
-    unseen = "validation" if config.validation_classes is not None else "test"
+    tested = "validation" if config.validation_classes is not None else "test"
+    num_shared = len(shared_classes(trained.train_images, trained.test_images))
     rows = {
         "data": config.dataset,
         "training split": _split(trained.train_images),
-        f"{unseen} split": f"{_split(trained.test_images)}, none of which trained",
+        f"{tested} split": f"{_split(trained.test_images)}, {num_shared or 'none'} of which trained",
         "method": _METHODS[config.method],
         "loss": f"{config.loss} ({options})",
         "steps a projection (M)": trained.steps_per_projection,

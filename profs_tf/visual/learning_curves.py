@@ -23,7 +23,7 @@ def draw_learning_curves(rows: Sequence[Mapping[str, Union[str, float]]], path: 
     clustering = [name for name in _names(rows) if name in ("nmi", "f1")]
     panels = [
         ("Loss", ["loss"], 1.0, None),
-        ("Recall@K on unseen classes, %", recalls + clustering, 100.0, None),
+        ("Recall@K on test classes, %", recalls + clustering, 100.0, None),
         ("Proximal penalty", ["proximal_penalty"], 1.0, None),
         ("Mean distance between images", ["mean_pairwise_distance"], 1.0, (0, None)),
     ]

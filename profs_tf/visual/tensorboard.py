@@ -30,7 +30,7 @@ _PROJECTED = 2000
 _SPRITE_SIDE = 32
 _FOLDER = "projector"
 _CONFIG = """embeddings {{
-  tensor_name: "unseen images"
+  tensor_name: "test images"
   tensor_path: "{folder}/embeddings.tsv"
   metadata_path: "{folder}/classes.tsv"
   sprite {{

@@ -109,7 +109,7 @@ def test_a_gallery_is_searched(tmp_path):
             "--class_csv must be a file in a folder that exists, got {0}",
         ),
         (["--embedder={0}", "--ks=9999"], "--ks must be <= "),
-        (["--embedder={0}", "--split=validation"], "--split validation needs the share"),
+        (["--embedder={0}", "--split=validation"], "--split validation needs the fraction"),
         (
             ["--embedder={0}", "--dataset=csv:{0}/no.csv"],
             "`path` must be a CSV file with one line per image, got {0}/no.csv: No such file or",

@@ -19,7 +19,7 @@ def table(tmp_path):
 
 
 def classes(config, part):
-    return [int(name[-1]) for name in load_split(config, part).class_names]
+    return [int(name[-1]) for name in load_split(config, part).images.class_names]
 
 
 def test_an_embedder_in_its_runs_folder_is_evaluated_by_the_runs_split(table, tmp_path):
@@ -60,7 +60,7 @@ def test_held_out_classes_are_a_part_of_their_own(table):
     assert parts["test"] == [5, 6, 7, 8, 9]
     assert len(parts["validation"]) == 2
     assert sorted(parts["train"] + parts["validation"]) == [0, 1, 2, 3, 4]
-    with pytest.raises(ValueError, match="`split` validation needs .* --validation_classes=SHARE"):
+    with pytest.raises(ValueError, match="`split` validation needs .* --validation_classes=FRACTION"):
         load_split(Config(dataset=table), "validation")
 
 
@@ -79,3 +79,14 @@ def test_a_configuration_of_something_else_is_refused(tmp_path):
     (tmp_path / "config.json").write_text('{"architectures": []}')
     with pytest.raises(ValueError, match="`embedder` lies with .*unknown names: architectures"):
         run_config_of(tmp_path / "embedder")
+
+
+def test_classes_of_a_split_column_that_also_train_are_counted(table, tmp_path):
+    lines = (tmp_path / "d.csv").read_text().splitlines()
+    # Classes 0 to 4 train, 3 to 9 test: 3 and 4 are in both.
+    rows = [f"{line},{'train' if int(line[-1]) < 3 else 'test'}" for line in lines[1:]]
+    rows = [row.replace("test", "train") if row.startswith(("6.", "8.")) else row for row in rows]
+    (tmp_path / "d.csv").write_text("\n".join(["path,label,split", *rows]) + "\n")
+    images, num_shared = load_split(Config(dataset=table), "test")
+    assert (images.num_classes, num_shared) == (7, 2)
+    assert load_split(Config(dataset=table), "train").num_shared_classes == 0

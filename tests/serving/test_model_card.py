@@ -20,7 +20,7 @@ CONFIG = Config(
 )
 TRAINED = Trained(
     train_images=ImageList.from_labels(np.zeros([1200, 2, 2, 3], np.uint8), np.arange(1200) // 2),
-    test_images=ImageList.from_labels(np.zeros([9, 2, 2, 3], np.uint8), np.arange(9) // 3),
+    test_images=ImageList.from_labels(np.zeros([9, 2, 2, 3], np.uint8), 600 + np.arange(9) // 3),
     steps_per_projection=57,
     loss_options={"margin": 0.2, "boundary": 1.1},
     normalized=True,
@@ -99,3 +99,9 @@ def test_options_of_the_loss_are_those_given_and_the_defaults():
     assert options["boundary"] == 1.1
     assert options["margin"] == 0.2
     assert "seed" not in loss_options_of(dataclasses.replace(CONFIG, loss="contrastive", loss_options={}))
+
+
+def test_test_classes_that_also_trained_are_counted():
+    shared = TRAINED._replace(test_images=TRAINED.train_images)
+    text = model_card(CONFIG, PREPROCESSING, DIFFERENCES, shared)
+    assert "| test split | 1,200 images of 600 classes, 600 of which trained |" in text
