@@ -7,6 +7,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
+from profs_tf.utils.deferred_imports import import_with_tensorflow
 from profs_tf.utils.legacy_keras import use_legacy_keras
 from profs_tf.version import __version__
 
@@ -90,3 +91,7 @@ if not TYPE_CHECKING:
 
 def __dir__() -> list[str]:
     return sorted(set(globals()) | set(__all__))
+
+
+# Keras loads models that were compiled with the losses and the optimizer only once these are registered.
+import_with_tensorflow("profs_tf", ("profs_tf.losses", "profs_tf.optimizers.head_adam"))

@@ -130,3 +130,52 @@ def test_unknown_name_lists_the_valid_ones():
     with pytest.raises(AttributeError, match="it is profs_tf.metrics.evaluate"):
         profs_tf._load("evaluate")
     assert set(profs_tf.__all__) <= set(dir(profs_tf))
+
+
+LOAD = """
+import sys
+{imports}
+model = tf.keras.models.load_model(sys.argv[1])
+print(type(model.loss).__module__, type(model.optimizer).__module__, model.loss.margin)
+print(*sys.modules)
+"""
+
+
+@pytest.fixture(scope="module")
+def compiled_model(tmp_path_factory):
+    """A stock Keras model in a file, compiled with a loss and the optimizer of the package."""
+    import tensorflow as tf
+
+    import profs_tf as profs
+
+    model = tf.keras.Sequential([tf.keras.Input([4]), tf.keras.layers.Dense(2, name="head")])
+    model.compile(profs.head_adam(model, 1e-3, head_layer="head"), loss=profs.losses.MarginLoss(margin=0.3))
+    path = tmp_path_factory.mktemp("model") / "margin.h5"
+    with pytest.warns(UserWarning, match="saving your model as an HDF5 file"):
+        model.save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    "imports",
+    ["import profs_tf\nimport tensorflow as tf", "import tensorflow as tf\nimport profs_tf"],
+    ids=["ours first", "tensorflow first"],
+)
+def test_keras_finds_our_classes_whichever_is_imported_first(imports, compiled_model):
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD.format(imports=imports), str(compiled_model)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": ""},
+    )
+    assert done.returncode == 0, done.stderr
+    loaded, modules = done.stdout.splitlines()
+    assert loaded == "profs_tf.losses.margin profs_tf.optimizers.head_adam 0.3"
+    assert modules_that_register() <= set(modules.split())
+
+
+def modules_that_register():
+    return {
+        name for name, path in MODULES.items() if "register_keras_serializable(" in path.read_text("utf-8")
+    }

@@ -1,6 +1,6 @@
 """The losses once more, as plain loops over pairs in NumPy's float64, written from their formulas.
 
-Arguments: `E` [B, D] float64, `y` labels, `q` truth values (which images may be a query). Each returns a float.
+Arguments: `E` [B, D] float64, `y` labels, `q` which images may be a query. Each returns a float.
 """
 
 import math
