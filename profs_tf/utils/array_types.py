@@ -1,4 +1,4 @@
-"""Types of what users hand over as arrays, for hints; needs no TensorFlow."""
+"""Type hints for array arguments; needs no TensorFlow."""
 
 from collections.abc import Sequence
 from typing import Protocol, Union
@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Array(Protocol):
-    """What NumPy's arrays, TensorFlow's eager tensors and columns of tables have in common."""
+    """The interface that NumPy arrays, eager tensors and columns of data frames have in common."""
 
     def __len__(self) -> int: ...
 
@@ -15,4 +15,4 @@ class Array(Protocol):
 
 
 Labels = Union[Array, Sequence[Union[int, float, str, bytes]]]
-"""One label an image: `[N]`."""
+"""One label per image: `[N]`."""

@@ -1,4 +1,4 @@
-"""Range checks of the losses' options, all with one wording: `argument` rule, got value."""
+"""Range checks of arguments, with one wording: `argument` rule, got value."""
 
 import math
 import numbers
@@ -35,7 +35,7 @@ def check_count(argument: str, value: Any, cure: str, minimum: int = 1) -> int:
 
 
 def check_one_of(argument: str, value: Any, valid: Sequence[str]) -> str:
-    """Returns ``value``; raises ValueError, listing the valid ones, unless it is one of ``valid``."""
+    """Returns ``value``; raises ValueError, with the valid values, unless it is one of ``valid``."""
     if value not in valid:
         raise ValueError(f"`{argument}` must be one of {', '.join(valid)}, got {value}.")
     return value

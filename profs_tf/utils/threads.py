@@ -1,4 +1,4 @@
-"""Threads for work on blocks. NumPy and TensorFlow let others run while they compute."""
+"""Threads for work on blocks. NumPy and TensorFlow release the interpreter while they compute."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import TypeVar
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
-# Threads at most; each holds the memory of a block.
-_MOST = 8
+# Each thread holds the memory of a block.
+_MAX_THREADS = 8
 
 
 def num_threads() -> int:
-    """How many threads work: while one looks through a block, others multiply."""
+    """Returns the number of threads, at least 2: while one scans a block, another multiplies."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(2, min(_MOST, cores))
+    return max(2, min(_MAX_THREADS, cores))
 
 
 def in_threads(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
-    """Yields `work(item)` for each item, in order, with few results in memory that are not yet taken."""
+    """Yields `work(item)` for each item, in order, holding few finished results in memory."""
     waiting: collections.deque[Future[_Result]] = collections.deque()
     with ThreadPoolExecutor(num_threads()) as pool:
         for item in items:
