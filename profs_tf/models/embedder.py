@@ -86,8 +86,8 @@ def build_embedder(
         _synchronize_batch_norm(network)
     images = tf.keras.Input(shape, name="images")
     features = _pool(_apply(network, images, freeze_batch_norm))
-    if network is backbone:
-        check_finite(network, "backbone", network.name)
+    if not isinstance(backbone, str):
+        check_finite(backbone, "backbone", backbone.name)
     head = tf.keras.layers.Dense(embedding_dim, dtype="float32", name=HEAD_LAYER)
     embeddings = head(features)
     if normalize:
