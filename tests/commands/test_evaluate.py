@@ -103,6 +103,10 @@ def test_a_gallery_is_searched(tmp_path):
         (["--embedder={0}", "--batch_size=0"], "--batch_size must be >= 1, got 0."),
         (["--embedder={0}", "--batch_size=-3"], "--batch_size must be >= 1, got -3."),
         (["--embedder={0}", "--seed=-1"], "--seed must be >= 0, got -1."),
+        (
+            ["--embedder={0}", "--save_embeddings=/proc/e.npy"],
+            "--save_embeddings must be writable",
+        ),
         (["--embedder={0}", "--output_json={0}/no/r.json"], "--output_json must be a file in a folder that"),
         (
             ["--embedder={0}", "--class_csv={0}"],

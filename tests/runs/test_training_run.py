@@ -1,0 +1,18 @@
+from profs_tf.callbacks.profs import ProfsCallback
+from profs_tf.runs.checkpoint import RunCheckpoint
+
+
+def test_the_checkpoint_is_the_last_callback(finished_run):
+    callbacks = finished_run.callbacks.in_order("none")
+    assert isinstance(callbacks[0], ProfsCallback)
+    assert isinstance(callbacks[-1], RunCheckpoint)
+    assert [type(callback).__name__ for callback in finished_run.callbacks.in_order("tqdm")][-2:] == [
+        "TQDMProgressBar",
+        "RunCheckpoint",
+    ]
+
+
+def test_a_run_in_a_thread_is_the_chief_and_takes_its_steps(finished_run):
+    assert finished_run.run.is_chief
+    assert finished_run.run.model.steps_taken == 2
+    assert finished_run.run.num_shared_classes == 2
