@@ -38,30 +38,30 @@ def define_flags(values: flags.FlagValues) -> None:
 
 
 def main(values: flags.FlagValues) -> None:
-    """Checks by the flags."""
+    """Reads the data set that the flags name, and reports on it."""
     check_values(values, least={"sheet_classes": 1, "seed": 0}, files=("contact_sheet",))
     config = Config(**data_flags.given(values))
     tested = "test" if config.validation_classes is None else "validation"
-    parts = dict(zip(("train", tested), load_data(config)))
+    splits = dict(zip(("train", tested), load_data(config)))
     findings = {
-        part: examine(image_list, reading_problem, progress=True) for part, image_list in parts.items()
+        split: examine(image_list, reading_problem, progress=True) for split, image_list in splits.items()
     }
-    for part, image_list in parts.items():
-        print(f"{part}: {len(image_list):,} images of {image_list.num_classes:,} classes")
-        print(f"  {summary(findings[part])}")
+    for split, image_list in splits.items():
+        print(f"{split}: {len(image_list):,} images of {image_list.num_classes:,} classes")
+        print(f"  {summary(findings[split])}")
         _print_list("classes with one image", single_image_classes(image_list))
-    _print_list("classes in both splits", list(shared_classes(*parts.values())))
+    _print_list("classes in both splits", list(shared_classes(*splits.values())))
     groups = duplicates(findings)
-    _print_list("groups of exact duplicates", [_group_text(group, parts, findings) for group in groups])
+    _print_list("groups of exact duplicates", [_group_text(group, splits, findings) for group in groups])
     problems = list(
         dict.fromkeys(
-            finding.problem for part in findings.values() for finding in part if finding.problem is not None
+            finding.problem for found in findings.values() for finding in found if finding.problem is not None
         )
     )
     _print_list("unreadable files", problems)
     if values.contact_sheet:
         draw_contact_sheet(
-            list(parts.values()), values.contact_sheet, num_classes=values.sheet_classes, seed=values.seed
+            list(splits.values()), values.contact_sheet, num_classes=values.sheet_classes, seed=values.seed
         )
         print(f"contact sheet: {values.contact_sheet}")
     if problems:
@@ -74,11 +74,11 @@ def _print_list(title: str, lines: list) -> None:
         print(f"    {line}")
 
 
-def _group_text(group: list, parts: dict, findings: dict) -> str:
-    across = f"{' and '.join(parts)}: " if len({part for part, _ in group}) > 1 else ""
+def _group_text(group: list, splits: dict, findings: dict) -> str:
+    across = f"{' and '.join(splits)}: " if len({split for split, _ in group}) > 1 else ""
     members = [
-        f"{findings[part][index].name} ({part}, {parts[part].class_names[parts[part].labels[index]]})"
-        for part, index in group
+        f"{findings[split][index].name} ({split}, {splits[split].class_names[splits[split].labels[index]]})"
+        for split, index in group
     ]
     return across + " = ".join(members)
 

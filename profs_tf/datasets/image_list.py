@@ -1,4 +1,4 @@
-"""ImageList: pictures, their class labels and the classes' names. Imports no TensorFlow.
+"""ImageList: images, their class labels and the names of the classes. Imports no TensorFlow.
 
 Shapes: N images, L classes; H, W the height and width in pixels.
 """
@@ -17,20 +17,20 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class ImageList:
-    """N pictures with one class each; what every data set of this package is read into.
+    """N images with one class each, the form in which every data set of this package is loaded.
 
-    The arrays are read-only: a method that changes something returns a new list.
+    Immutable: the arrays are read-only, and methods return new lists.
 
     Attributes:
-        images: uint8 ``[N, H, W, 3]`` RGB pictures in memory (not copied), or a tuple of N file paths.
-        labels: int64 ``[N]``, dense class indices in 0..L-1. Labels of any other form: ``from_labels``.
-        class_names: tuple of L different strings; ``class_names[labels[i]]`` names the class of image i.
-        name: what the list is called in messages and reports.
-        boxes: None, or float32 ``[N, 4]`` bounding boxes: x and y of the left upper corner, width and height,
-            in pixels of the file's picture. None of the paper's protocols crops to them.
+        images: uint8 ``[N, H, W, 3]`` RGB images in memory (not copied), or a tuple of N file paths.
+        labels: int64 ``[N]``, dense class indices in 0..L-1. For any other labels use ``from_labels``.
+        class_names: Tuple of L distinct strings; ``class_names[labels[i]]`` is the class of image i.
+        name: Name of the list in messages and reports.
+        boxes: None, or float32 ``[N, 4]`` bounding boxes: x and y of the upper left corner, width and height,
+            in pixels of the image in the file. The paper's protocols do not crop to them.
 
     Raises:
-        ValueError: if the parts do not fit together; the message names the part, the rule and the value.
+        ValueError: If a field is invalid or two do not match; the message names the field, rule and value.
     """
 
     images: Union[np.ndarray, Sequence[str]]
@@ -62,19 +62,19 @@ class ImageList:
         name: str = "images",
         boxes: Optional[np.ndarray] = None,
     ) -> ImageList:
-        """Makes a list from labels that are any integers or any strings.
+        """Creates a list from labels that are arbitrary integers or strings.
 
-        Classes are numbered in sorted order of the labels (integers by value, strings by code point) and
-        named by them, so the result does not depend on the order of the images. O(N + L log L) time.
+        Classes are numbered in the sorted order of the labels (integers by value, strings by code point) and
+        named after them, so the result does not depend on the order of the images. O(N + L log L) time.
 
         Args:
-            images: as the attribute.
-            labels: N integers (negative, not contiguous and above 2**31 are welcome) or N strings.
-            name: as the attribute.
-            boxes: as the attribute.
+            images: See the attribute.
+            labels: N integers (also negative, not contiguous, or above 2**31) or N strings.
+            name: See the attribute.
+            boxes: See the attribute.
 
         Raises:
-            ValueError: if the labels are not flat, or neither all integers nor all strings.
+            ValueError: If the labels are not one-dimensional, or neither all integers nor all strings.
         """
         values = _plain_labels(labels)
         classes = sorted(set(values))
@@ -89,26 +89,26 @@ class ImageList:
 
     @property
     def num_classes(self) -> int:
-        """L, classes without an image included."""
+        """L, including classes without images."""
         return len(self.class_names)
 
     @property
     def class_sizes(self) -> np.ndarray:
-        """Images of each class, int64 ``[L]``. O(N) time."""
+        """Number of images of each class, int64 ``[L]``. O(N) time."""
         return np.bincount(self.labels, minlength=self.num_classes)
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether ``images`` holds pictures; otherwise it holds file paths."""
+        """Whether ``images`` is an array of pixels; otherwise it holds file paths."""
         return isinstance(self.images, np.ndarray)
 
     def take(self, indices: Union[np.ndarray, Sequence[int], Sequence[bool]]) -> ImageList:
         """Returns the images at ``indices`` (integers, or a boolean mask ``[N]``), in that order.
 
-        Classes keep their index and name, also those that are left without an image.
+        Classes keep their index and name, even if none of their images is taken.
 
         Raises:
-            ValueError: if ``indices`` is empty, not flat, of another kind, or beyond N.
+            ValueError: If ``indices`` is empty, not one-dimensional, of another type, or out of range.
         """
         chosen = _checked_indices("indices", indices, self.num_images)
         images = self.images
@@ -122,25 +122,25 @@ class ImageList:
     def subset_of_classes(
         self, class_indices: Union[np.ndarray, Sequence[int], Sequence[bool]], name: Optional[str] = None
     ) -> ImageList:
-        """Returns the images of some classes, in their present order, with the classes numbered anew.
+        """Returns the images of some classes, in their present order, with the classes renumbered.
 
         Class ``class_indices[j]`` becomes class j. O(N) time.
 
         Args:
-            class_indices: different class indices, or a boolean mask ``[L]``.
-            name: name of the new list; None keeps the present one.
+            class_indices: Distinct class indices, or a boolean mask ``[L]``.
+            name: Name of the new list; None keeps the name.
 
         Raises:
-            ValueError: if an index is out of range or given twice, or the classes hold no image.
+            ValueError: If an index is out of range or repeated, or the classes have no image.
         """
         chosen = _checked_indices("class_indices", class_indices, self.num_classes)
         if len(np.unique(chosen)) != len(chosen):
-            raise ValueError(f"`class_indices` must be different, got {_shortened(chosen.tolist())}.")
+            raise ValueError(f"`class_indices` must be distinct, got {_shortened(chosen.tolist())}.")
         new_index = np.full(self.num_classes, -1, np.int64)
         new_index[chosen] = np.arange(len(chosen))
         kept = np.flatnonzero(new_index[self.labels] >= 0)
         if not len(kept):
-            raise ValueError("`class_indices` must hold a class that has images, got only empty ones.")
+            raise ValueError("`class_indices` must include a class that has images, got only empty ones.")
         part = self.take(kept)
         return dataclasses.replace(
             part,
@@ -184,7 +184,7 @@ def _checked_images(images: Any) -> Union[np.ndarray, tuple[str, ...]]:
     for path in images:
         text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
         if not isinstance(text, str) or not text:
-            raise ValueError(f"`images` must hold pictures or non-empty path strings, got the item {path!r}.")
+            raise ValueError(f"`images` must hold pixels or non-empty path strings, got the item {path!r}.")
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
@@ -202,8 +202,8 @@ def _checked_class_names(class_names: Any) -> tuple[str, ...]:
     if not names:
         raise ValueError("`class_names` must hold at least one name, got none.")
     if len(set(names)) != len(names):
-        twice = [name for name, count in collections.Counter(names).items() if count > 1]
-        raise ValueError(f"`class_names` must be different, got more than once: {_shortened(twice)}.")
+        repeated = [name for name, count in collections.Counter(names).items() if count > 1]
+        raise ValueError(f"`class_names` must be distinct, got more than once: {_shortened(repeated)}.")
     return tuple(str(name) for name in names)
 
 
@@ -215,7 +215,8 @@ def _checked_labels(labels: Any, num_images: int, num_classes: int) -> np.ndarra
         )
     if array.shape != (num_images,):
         raise ValueError(
-            f"`labels` must be flat, one for each of the {num_images} images, got shape {list(array.shape)}."
+            f"`labels` must have one dimension, one label for each of the {num_images} images, got shape "
+            f"{list(array.shape)}."
         )
     if array.min() < 0 or array.max() >= num_classes:
         raise ValueError(
@@ -242,7 +243,9 @@ def _checked_boxes(boxes: Any, num_images: int) -> np.ndarray:
 def _checked_indices(argument: str, indices: Any, size: int) -> np.ndarray:
     array = np.asarray(indices)
     if array.ndim != 1 or not array.size:
-        raise ValueError(f"`{argument}` must be a flat, non-empty sequence, got shape {list(array.shape)}.")
+        raise ValueError(
+            f"`{argument}` must be a one-dimensional, non-empty sequence, got shape {list(array.shape)}."
+        )
     if array.dtype == np.bool_:
         if array.shape != (size,) or not array.any():
             raise ValueError(
@@ -262,12 +265,12 @@ def _checked_indices(argument: str, indices: Any, size: int) -> np.ndarray:
 def _plain_labels(labels: Any) -> list[Any]:
     values = labels.tolist() if hasattr(labels, "tolist") else list(labels)
     if isinstance(labels, (str, bytes)) or not isinstance(values, list):
-        raise ValueError(f"`labels` must be a flat sequence of integers or strings, got {labels!r}.")
+        raise ValueError(f"`labels` must be a sequence of integers or strings, got {labels!r}.")
     for rule in (numbers.Integral, str):
         if all(isinstance(value, rule) for value in values):
             return values
     kinds = sorted({type(value).__name__ for value in values})
     raise ValueError(
-        f"`labels` must be all integers or all strings, in one flat sequence, got {', '.join(kinds)}. "
-        "Give one label an image (no one-hot rows)."
+        f"`labels` must be all integers or all strings, in one dimension, got {', '.join(kinds)}. "
+        "Give one label per image (no one-hot rows)."
     )

@@ -7,6 +7,7 @@ from PIL import Image
 from profs_tf import check_data
 from profs_tf.cli import command as command_line
 from tests.commands.run_commands import TRAIN, run_command
+from tests.inputs.encoded_images import claiming_size
 
 
 def save(picture, path, **options):
@@ -17,7 +18,7 @@ def save(picture, path, **options):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Four classes: two train, two test; an unreadable file and duplicates among them."""
+    """Four classes, two train and two test, with unreadable files and duplicates."""
     random = np.random.default_rng(0)
     root = tmp_path / "bilder ü"
     root.mkdir()
@@ -29,6 +30,7 @@ def folder(tmp_path):
     for number in range(3):
         (root / "c" / f"{number}.png").unlink()
     (root / "b" / "Kaputt ü.JPG").write_bytes(b"")
+    (root / "b" / "large.png").write_bytes(claiming_size("P", "PNG", 14_000))
     grey = random.integers(0, 256, (50, 40), np.uint8)
     save(grey, root / "b" / "grey.jpg")
     shutil.copy(root / "d" / "1.png", root / "a" / "also d.png")
@@ -59,22 +61,27 @@ def section(output, title):
     return found
 
 
-def test_reports_what_training_would_stumble_over(folder, monkeypatch, capsys):
+def test_reports_what_would_spoil_training(folder, monkeypatch, capsys):
     assert run_check(monkeypatch, f"--dataset=folder:{folder}") == 1
     output = capsys.readouterr().out
-    assert section(output, "unreadable files") == [f"{folder}/b/Kaputt ü.JPG: it is empty"]
+    assert section(output, "unreadable files") == [
+        f"{folder}/b/Kaputt ü.JPG: it is empty",
+        f"{folder}/b/large.png: it has more than 67,108,864 pixels, scale it down",
+    ]
+    assert section(output, "classes in both splits") == []
     assert section(output, "groups of exact duplicates") == [
         f"train and test: {folder}/a/0.png (train, a) = {folder}/d/copy of a.png (test, d)",
         f"train and test: {folder}/a/also d.png (train, a) = {folder}/d/1.png (test, d)",
     ]
-    assert "train: 9 images of 2 classes" in output
+    assert "train: 10 images of 2 classes" in output
     assert "width 30 to 40, height 20 to 50, median 30 x 20 pixels; RGB 7, L 1; PNG 7, JPEG 1" in output
     assert output.count("classes with one image: 0") == 1
     assert "classes with one image: 1\n    c\n" in output
 
 
-def test_sound_pictures_end_well_with_a_contact_sheet(folder, tmp_path, monkeypatch, capsys):
-    (folder / "b" / "Kaputt ü.JPG").unlink()
+def test_valid_images_give_exit_code_0_and_a_contact_sheet(folder, tmp_path, monkeypatch, capsys):
+    for name in ("Kaputt ü.JPG", "large.png"):
+        (folder / "b" / name).unlink()
     sheets = [tmp_path / f"{name}.png" for name in ("one", "same", "other")]
     for sheet, seed in zip(sheets, (1, 1, 2)):
         code = run_check(
@@ -92,7 +99,7 @@ def test_sound_pictures_end_well_with_a_contact_sheet(folder, tmp_path, monkeypa
     assert pixels[0].shape != pixels[2].shape or (pixels[0] != pixels[2]).any()
 
 
-def test_contact_sheet_shows_the_pictures(tmp_path, monkeypatch):
+def test_the_contact_sheet_shows_the_images(tmp_path, monkeypatch):
     root = tmp_path / "flat"
     root.mkdir()
     colours = {"red": (250, 0, 0), "green": (0, 250, 0), "blue": (0, 0, 250), "cyan": (0, 250, 250)}
@@ -106,11 +113,31 @@ def test_contact_sheet_shows_the_pictures(tmp_path, monkeypatch):
         assert (np.abs(pixels - colour).max(axis=-1) == 0).sum() == 2 * 96 * 96
 
 
-def test_pictures_in_memory(monkeypatch, capsys):
+def test_images_in_memory(monkeypatch, capsys):
     assert run_check(monkeypatch, "--dataset=emoji") == 0
     output = capsys.readouterr().out
     assert "train: 4,281 images of 561 classes\n  width 48 to 48" in output
     assert section(output, "unreadable files") == []
+
+
+def test_classes_in_both_splits_of_a_table_are_listed(folder, monkeypatch, capsys):
+    table = folder / "table.csv"
+    rows = ["a/0.png,x,train", "a/1.png,y,train", "a/2.png,z,test", "d/0.png,y,test", "d/1.png,x,test"]
+    table.write_text("\n".join(["path,label,split", *rows]))
+    assert run_check(monkeypatch, f"--dataset=csv:{table}") == 0
+    assert section(capsys.readouterr().out, "classes in both splits") == ["x", "y"]
+
+
+@pytest.mark.parametrize("command", ["train", "check_data"])
+def test_folders_of_the_splits_are_recognized(command, folder, tmp_path):
+    for name in ("train", "test"):
+        shutil.copytree(folder, tmp_path / "data" / name)
+    flags = [*TRAIN, f"--output_dir={tmp_path / 'run'}"] if command == "train" else []
+    done = run_command(command, f"--dataset=folder:{tmp_path / 'data'}", *flags, expected=2)
+    (line,) = (line for line in done.stderr.splitlines() if line.startswith(f"{command}: "))
+    assert "hold folders of images themselves: test (4 folders), train (4 folders)." in line
+    assert f"use folder:{tmp_path / 'data/train'}, or a CSV file" in line
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
@@ -122,7 +149,7 @@ def test_pictures_in_memory(monkeypatch, capsys):
         (["--contact=x"], "Unknown command line flag 'contact'"),
     ],
 )
-def test_bad_use_is_refused(arguments, message, monkeypatch, capsys):
+def test_usage_errors_are_refused(arguments, message, monkeypatch, capsys):
     assert run_check(monkeypatch, *arguments) == 2
     assert message in capsys.readouterr().err
 

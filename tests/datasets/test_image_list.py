@@ -56,7 +56,7 @@ def test_counts():
     assert not ImageList.from_labels(files(1), [0]).is_in_memory
 
 
-def test_take_keeps_classes_pictures_and_boxes_together():
+def test_take_keeps_classes_images_and_boxes_together():
     boxes = np.arange(20, dtype=float).reshape(5, 4) + 1
     images = ImageList.from_labels(PIXELS, [0, 1, 2, 1, 0], boxes=boxes)
     taken = images.take([3, 0])
@@ -69,7 +69,7 @@ def test_take_keeps_classes_pictures_and_boxes_together():
     assert masked.images == ("1.jpg", "2.jpg")
 
 
-def test_subset_of_classes_numbers_them_anew_in_the_order_asked_for():
+def test_subset_of_classes_renumbers_them_in_the_given_order():
     images = ImageList.from_labels(files(6), ["a", "b", "c", "b", "a", "c"], "toy")
     part = images.subset_of_classes([2, 0], "part")
     assert part.images == ("0.jpg", "2.jpg", "4.jpg", "5.jpg")
@@ -95,7 +95,7 @@ def test_subset_of_classes_is_a_filter(labels, data):
     assert found == expected
 
 
-def test_it_cannot_be_changed_and_pictures_are_not_copied():
+def test_it_is_immutable_and_pixels_are_not_copied():
     images = ImageList.from_labels(PIXELS, [0, 0, 1, 1, 1], boxes=np.ones((5, 4)))
     assert np.shares_memory(images.images, PIXELS)
     for array in (images.images, images.labels, images.boxes):
@@ -126,7 +126,7 @@ def test_repr_is_short():
         (lambda: ImageList(["a.jpg", ""], [0, 0], ["a"]), "got the item ''"),
         (lambda: ImageList([], [], ["a"]), "at least one image"),
         (lambda: ImageList(["\udcff.jpg"], [0], ["a"]), "UTF-8, got .* Rename"),
-        (lambda: ImageList(files(2), [0], ["a"]), r"one for each of the 2 images, got shape \[1\]"),
+        (lambda: ImageList(files(2), [0], ["a"]), r"one label for each of the 2 images, got shape \[1\]"),
         (lambda: ImageList(files(2), [[1, 0], [0, 1]], ["a", "b"]), r"got shape \[2, 2\]"),
         (lambda: ImageList(files(2), [0.0, 1.0], ["a", "b"]), "integers, got float64. Use .*from_labels"),
         (lambda: ImageList(files(2), [0, 2], ["a", "b"]), "0..1, got values from 0 to 2. Use .*from_labels"),
@@ -134,7 +134,7 @@ def test_repr_is_short():
         (lambda: ImageList(files(1), [0], []), "at least one name"),
         (lambda: ImageList(files(1), [0], "a"), "sequence of strings"),
         (lambda: ImageList(files(1), [0], [3]), r"sequence of strings, got \[3\]"),
-        (lambda: ImageList(files(2), [0, 1], ["a", "a"]), r"different, got more than once: \['a'\]"),
+        (lambda: ImageList(files(2), [0, 1], ["a", "a"]), r"distinct, got more than once: \['a'\]"),
         (lambda: ImageList(files(1), [0], ["a"], name=""), "`name` must be a non-empty string"),
         (lambda: ImageList(files(1), [0], ["a"], boxes=[[1, 2, 3]]), r"shape \[1, 4\], got \[1, 3\]"),
         (lambda: ImageList(files(1), [0], ["a"], boxes=[[0, 0, 0, 5]]), "above 0, got .* in row 0"),
@@ -142,18 +142,21 @@ def test_repr_is_short():
         (lambda: ImageList.from_labels(files(2), [1, "a"]), "all integers or all strings, .* got int, str"),
         (lambda: ImageList.from_labels(files(2), [1.0, 2.0]), "got float"),
         (lambda: ImageList.from_labels(files(2), np.eye(2, dtype=int)), "no one-hot rows"),
-        (lambda: ImageList.from_labels(files(2), "ab"), "flat sequence of integers or strings, got 'ab'"),
+        (
+            lambda: ImageList.from_labels(files(2), "ab"),
+            "sequence of integers or strings, got 'ab'",
+        ),
         (lambda: ImageList.from_labels(files(2), [b"a", b"b"]), "got bytes"),
         (lambda: ImageList.from_labels(files(2), [0, 1]).take([]), "non-empty"),
         (lambda: ImageList.from_labels(files(2), [0, 1]).take([2]), r"in 0..1, got values from 2 to 2"),
         (lambda: ImageList.from_labels(files(2), [0, 1]).take([-1]), "got values from -1"),
         (lambda: ImageList.from_labels(files(2), [0, 1]).take([0.5]), "integers or a boolean mask"),
         (lambda: ImageList.from_labels(files(2), [0, 1]).take([True]), "must have 2 entries"),
-        (lambda: ImageList.from_labels(files(2), [0, 1]).subset_of_classes([1, 1]), "must be different"),
+        (lambda: ImageList.from_labels(files(2), [0, 1]).subset_of_classes([1, 1]), "must be distinct"),
         (lambda: ImageList(files(1), [0], ["a", "b"]).subset_of_classes([1]), "a class that has images"),
     ],
 )
-def test_what_does_not_fit_is_refused_with_rule_and_value(build, message):
+def test_invalid_fields_are_refused_with_rule_and_value(build, message):
     with pytest.raises(ValueError, match=message):
         build()
 
