@@ -1,4 +1,4 @@
-"""A contact sheet: random classes of a data set, a row of thumbnails each."""
+"""The contact sheet of a data set: random classes, with a row of thumbnails for each."""
 
 import os
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from PIL import Image, ImageDraw
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.visual.thumbnails import label_font, square_thumbnail
 
-_SIDE = 96
+_SIZE = 96
 _GAP = 6
-_TEXT = 22
+_TITLE_HEIGHT = 22
 
 
 def draw_contact_sheet(
@@ -23,22 +23,22 @@ def draw_contact_sheet(
     images_per_class: int = 8,
     seed: int = 0,
 ) -> None:
-    """Draws random images of random classes into a PNG; a file that cannot be read shows as a crossed box.
+    """Draws random images of random classes into a PNG; an unreadable file appears as a crossed square.
 
     Args:
-        image_lists: the parts of a data set; classes are drawn from all of them alike.
+        image_lists: the splits of a data set; classes are drawn uniformly from all of them.
         path: the PNG file.
-        num_classes: rows, fewer if there are not as many classes.
-        images_per_class: thumbnails in a row, fewer if the class has not as many.
-        seed: of the draws.
+        num_classes: rows at most.
+        images_per_class: thumbnails in a row at most.
+        seed: of classes and images.
 
     Raises:
-        OSError: if the file cannot be written.
+        OSError: If the file cannot be written.
     """
     rows = _draw_classes(image_lists, num_classes, seed)
-    row_height = _TEXT + _SIDE + _GAP
+    row_height = _TITLE_HEIGHT + _SIZE + _GAP
     sheet = Image.new(
-        "RGB", (_GAP + images_per_class * (_SIDE + _GAP), _GAP + len(rows) * row_height), "white"
+        "RGB", (_GAP + images_per_class * (_SIZE + _GAP), _GAP + len(rows) * row_height), "white"
     )
     draw = ImageDraw.Draw(sheet)
     font = label_font(13)
@@ -50,7 +50,7 @@ def draw_contact_sheet(
         draw.text((_GAP, top), title, fill="black", font=font)
         chosen = random.permutation(images)[:images_per_class]
         for column, index in enumerate(chosen):
-            corner = (_GAP + column * (_SIDE + _GAP), top + _TEXT)
+            corner = (_GAP + column * (_SIZE + _GAP), top + _TITLE_HEIGHT)
             sheet.paste(_thumbnail(image_list, index), corner)
     sheet.save(path, "PNG")
 
@@ -69,4 +69,4 @@ def _draw_classes(
 
 def _thumbnail(image_list: ImageList, index: int) -> Image.Image:
     box = None if image_list.boxes is None else image_list.boxes[index]
-    return square_thumbnail(image_list.images[index], _SIDE, box)
+    return square_thumbnail(image_list.images[index], _SIZE, box)

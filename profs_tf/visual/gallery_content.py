@@ -1,4 +1,4 @@
-"""What a split's nearest images say: which classes are retrieved worst, and which are mixed with which.
+"""What the gallery shows of a split: its worst classes, its most confused pairs of classes, and a map.
 
 Shapes: N images, D embedding dimension, K nearest images of each, P pairs of classes.
 """
@@ -17,28 +17,28 @@ MAPS = ("pca", "tsne")
 
 
 class Confusion(NamedTuple):
-    """Two classes that are mixed.
+    """Two classes that are confused.
 
     Attributes:
         classes: their labels, the lower first.
-        images: the two nearest images of different classes of them, of the query's first.
-        count: how often an image of one is among the nearest of an image of the other.
+        images: the nearest pair of a query and an image of the other class.
+        count: how often an image of one class is among the nearest of an image of the other.
     """
 
     classes: tuple[int, int]
     images: tuple[int, int]
-    count: int  # type: ignore[assignment]  # the figure takes the place of the tuple's method
+    count: int  # type: ignore[assignment]  # hides the tuple's method
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Neighborhoods:
-    """The nearest images of all images of a split.
+    """The nearest images of every image of a split.
 
     Attributes:
         labels: int64 `[N]`.
-        indices: int64 `[N, K]`, the nearest first; the image itself is left out.
+        indices: int64 `[N, K]`, the nearest first, without the image itself.
         distances: float64 `[N, K]`.
-        retrieval: ranks of the right images, as the evaluation has them.
+        retrieval: ranks of the positives, as in the evaluation.
     """
 
     labels: np.ndarray
@@ -47,34 +47,34 @@ class Neighborhoods:
     retrieval: RetrievalResult
 
     @property
-    def nearest_right(self) -> np.ndarray:
+    def nearest_is_positive(self) -> np.ndarray:
         """Bool `[N]`: the nearest image is of the same class."""
         return self.labels[self.indices[:, 0]] == self.labels
 
     def class_recall(self) -> dict[Union[int, float, str], float]:
-        """Recall@1 of each class by label; classes with one image are not in it."""
+        """Returns {label: Recall@1} of the classes that have more than one image."""
         return self.retrieval.class_recall_at(1)
 
     def worst_first(self, images: np.ndarray) -> np.ndarray:
-        """Orders images: by Recall@1 of their class, then class, the wrong ones first; int64 as `images`."""
-        recall, right = self.class_recall(), self.nearest_right
-        # Classes with one image cannot be right: they come last.
+        """Sorts images by Recall@1 of their class, then class, then correctness; int64 as `images`."""
+        recall, correct = self.class_recall(), self.nearest_is_positive
+        # Classes with one image have no recall and come last.
         return np.array(
             sorted(
                 np.asarray(images).tolist(),
-                key=lambda i: (recall.get(int(self.labels[i]), 2.0), self.labels[i], right[i], i),
+                key=lambda i: (recall.get(int(self.labels[i]), 2.0), self.labels[i], correct[i], i),
             ),
             np.int64,
         )
 
     def confusions(self, most: int = 40) -> list[Confusion]:
-        """Returns the pairs of classes that are mixed most often, at most `most` `Confusion`. O(N K log)."""
+        """Returns the pairs of classes that are confused most often, at most `most`; O(N K log N K)."""
         query = np.repeat(np.arange(len(self.labels)), self.indices.shape[1])
         image, distance = self.indices.ravel(), self.distances.ravel()
-        wrong = self.labels[query] != self.labels[image]
-        query, image, distance = query[wrong], image[wrong], distance[wrong]
+        negative = self.labels[query] != self.labels[image]
+        query, image, distance = query[negative], image[negative], distance[negative]
         classes = np.sort(np.stack([self.labels[query], self.labels[image]], axis=1), axis=1)
-        # The nearest pair of images of each pair of classes comes first.
+        # Of each pair of classes the nearest pair of images comes first.
         order = np.lexsort((image, query, distance))
         pairs, first, counts = np.unique(classes[order], axis=0, return_index=True, return_counts=True)
         chosen = np.lexsort((pairs[:, 1], pairs[:, 0], -counts))[:most]
@@ -91,10 +91,10 @@ class Neighborhoods:
 def find_neighborhoods(
     embeddings: np.ndarray, labels: np.ndarray, k: int, *, distance: str = "euclidean", progress: bool = False
 ) -> Neighborhoods:
-    """Searches the nearest images of all images of a split; O(N^2 D) time, memory as the two searches.
+    """Finds the nearest images of every image of a split; O(N^2 D) time, memory as the two searches.
 
     Raises:
-        ValueError: as `metrics.nearest` and `metrics.evaluate_retrieval`.
+        ValueError: As `metrics.nearest` and `metrics.evaluate_retrieval`.
     """
     own = np.arange(len(embeddings))
     indices, distances = nearest(embeddings, embeddings, k, distance=distance, own=own, progress=progress)
@@ -103,15 +103,15 @@ def find_neighborhoods(
 
 
 def map_to_plane(embeddings: np.ndarray, method: str, seed: int = 0) -> np.ndarray:
-    """Lays embeddings `[N, D]` out in the unit square, float64 `[N, 2]`.
+    """Projects embeddings `[N, D]` to the unit square, float64 `[N, 2]`.
 
     Args:
-        embeddings: N of at least 3, finite.
-        method: "pca", or "tsne" (scikit-learn's, begun with PCA), which takes far longer.
+        embeddings: float, finite; N at least 3.
+        method: "pca", or "tsne" (scikit-learn's, initialized with PCA), which takes far longer.
         seed: of t-SNE.
 
     Raises:
-        ValueError: unknown `method`, or fewer than 3 embeddings.
+        ValueError: If `method` is unknown, or there are fewer than 3 embeddings.
     """
     if method not in MAPS:
         raise ValueError(f"`method` must be one of {', '.join(MAPS)}, got {method!r}.")
@@ -132,5 +132,5 @@ def map_to_plane(embeddings: np.ndarray, method: str, seed: int = 0) -> np.ndarr
         perplexity = min(30.0, (len(embeddings) - 1) / 3)
         points = TSNE(2, perplexity=perplexity, init="pca", random_state=seed).fit_transform(embeddings)
     points = points.astype(np.float64) - points.min(axis=0)
-    # One scale for both, so that distances keep their proportion.
+    # One scale for both axes keeps the proportions of distances.
     return points / points.max()

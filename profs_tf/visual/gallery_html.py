@@ -1,6 +1,6 @@
-"""The gallery as one HTML page that loads nothing; the files in `page/` are its form.
+"""The gallery as one HTML page without external resources, filled into the files of `page/`.
 
-N images of the split.
+Shapes: N images of the split, n images on the map.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from profs_tf.utils.threads import in_threads
 from profs_tf.visual.gallery_content import Neighborhoods
 from profs_tf.visual.thumbnails import square_thumbnail, thumbnail
 
-THUMBNAIL_SIDE = 96
+THUMBNAIL_SIZE = 96
 _QUALITY = 85
 _METHODS = {"pca": "the first two principal components", "tsne": "t-SNE"}
 
@@ -38,17 +38,17 @@ def gallery_page(
 ) -> str:
     """Returns the page.
 
-    Names of classes and files, which may be anything, reach it as escaped text or as JSON, and the page's
-    script makes text and attributes of them, never markup.
+    Names of classes and files, which may contain any character, are inserted as escaped text or as JSON; the
+    page's script uses them as text and attributes, never as markup.
 
     Args:
         image_list: N images.
         found: their nearest images.
-        queries: int64, images that are shown with their nearest, in this order.
+        queries: int64, images to show with their nearest, in this order.
         map_images: int64 `[n]`, images on the map.
         map_points: float64 `[n, 2]` in the unit square.
-        title: the page's.
-        method: name of how the map was made, "pca" or "tsne".
+        title: of the page.
+        method: projection to the map, "pca" or "tsne".
     """
     confusions = found.confusions()
     shown = np.unique(
@@ -61,39 +61,43 @@ def gallery_page(
             ]
         )
     )
-    place = {image: number for number, image in enumerate(shown.tolist())}
+    shown_index = {image: number for number, image in enumerate(shown.tolist())}
     data = {
         "classes": list(image_list.class_names),
         "class_notes": _class_notes(image_list, found),
         "images": _images(image_list, shown),
         "queries": [
             {
-                "image": place[query],
+                "image": shown_index[query],
                 "neighbors": [
-                    [place[image], round(distance, 6)]
+                    [shown_index[image], round(distance, 6)]
                     for image, distance in zip(found.indices[query].tolist(), found.distances[query].tolist())
                 ],
             }
             for query in queries.tolist()
         ],
         "confusions": [
-            {"classes": item.classes, "images": [place[image] for image in item.images], "count": item.count}
+            {
+                "classes": item.classes,
+                "images": [shown_index[image] for image in item.images],
+                "count": item.count,
+            }
             for item in confusions
         ],
         "map": [
-            [round(x, 4), round(y, 4), place[image], int(found.nearest_right[image])]
+            [round(x, 4), round(y, 4), shown_index[image], int(found.nearest_is_positive[image])]
             for image, (x, y) in zip(map_images.tolist(), map_points.tolist())
         ],
     }
-    return _fill(
+    return _fill_placeholders(
         {
             "title": html.escape(title),
             "summary": html.escape(_summary(image_list, found)),
             "note": html.escape(_note(found, len(queries))),
             "k": str(found.indices.shape[1]),
             "map_note": html.escape(
-                f"{len(map_images):,} images by {_METHODS[method]}, coloured by class; a dot where the "
-                "nearest image is right, a cross where it is wrong."
+                f"{len(map_images):,} images by {_METHODS[method]}, colored by class: a dot if the "
+                "nearest image is of the same class, a cross if it is not."
             ),
             "style": _page_file("gallery.css"),
             "script": _page_file("gallery.js"),
@@ -102,8 +106,8 @@ def gallery_page(
     )
 
 
-def _fill(values: dict[str, str]) -> str:
-    """Puts values into the page in one pass, so that none is looked through for the others' places."""
+def _fill_placeholders(values: dict[str, str]) -> str:
+    """Fills the page's placeholders in one pass, so that placeholders inside values stay as they are."""
     return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found.group(1)], _page_file("gallery.html"))
 
 
@@ -112,7 +116,7 @@ def _page_file(name: str) -> str:
 
 
 def _json_in_html(data: dict[str, Any]) -> str:
-    """Returns JSON in ASCII without any character that means something to an HTML parser."""
+    """Returns ASCII JSON without the characters that have a meaning in HTML."""
     text = json.dumps(data, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -128,12 +132,10 @@ def _summary(image_list: ImageList, found: Neighborhoods) -> str:
 
 def _note(found: Neighborhoods, num_queries: int) -> str:
     left_out = found.retrieval.num_left_out
-    alone = ""
-    if left_out:
-        alone = f" Not counted: {left_out:,} of them, each the only one of its class."
+    note = f" Recall leaves out {left_out:,} images, each the only one of its class." if left_out else ""
     return (
         f"{num_queries:,} queries with their {found.indices.shape[1]} nearest among all other images of the "
-        f"split.{alone}"
+        f"split.{note}"
     )
 
 
@@ -148,7 +150,7 @@ def _class_notes(image_list: ImageList, found: Neighborhoods) -> list[str]:
 
 
 def _images(image_list: ImageList, shown: np.ndarray) -> list[dict[str, Any]]:
-    """Returns file name, class and thumbnail of the images that the page shows, each once."""
+    """Returns file name, class and thumbnail of each image that the page shows."""
 
     def describe(index: int) -> dict[str, Any]:
         picture = image_list.images[index]
@@ -160,8 +162,8 @@ def _images(image_list: ImageList, shown: np.ndarray) -> list[dict[str, Any]]:
 
 
 def _data_uri(picture: ImageOrPath, box: Optional[np.ndarray]) -> str:
-    image = thumbnail(picture, THUMBNAIL_SIDE, box, enlarge=False)
-    image = square_thumbnail(picture, THUMBNAIL_SIDE, box) if image is None else image
+    image = thumbnail(picture, THUMBNAIL_SIZE, box, enlarge=False)
+    image = square_thumbnail(picture, THUMBNAIL_SIZE, box) if image is None else image
     stream = io.BytesIO()
     image.save(stream, "JPEG", quality=_QUALITY)
     return f"data:image/jpeg;base64,{base64.b64encode(stream.getvalue()).decode('ascii')}"

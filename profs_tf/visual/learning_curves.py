@@ -1,4 +1,4 @@
-"""Pictures of a run: its learning curves."""
+"""The learning curves of a run."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,16 +6,16 @@ from typing import Union
 
 
 def draw_learning_curves(rows: Sequence[Mapping[str, Union[str, float]]], path: Path) -> None:
-    """Draws loss, penalty, recall and spread of the embedding over the steps into a PNG.
+    """Draws loss, recall, penalty and mean pairwise distance over the steps into a PNG.
 
     Args:
-        rows: the log's rows, dicts of numbers or their text (`run_log.read_log`).
+        rows: of the run's log, with numbers or their text; an empty text is a missing figure.
         path: the PNG file.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    # Without pyplot no window system is looked for and nothing global is changed.
+    # Unlike pyplot, this needs no window system and changes no global state.
     figure = Figure(figsize=(11, 7), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(2, 2, sharex=True).flat
@@ -47,6 +47,6 @@ def _names(rows: Sequence[Mapping[str, Union[str, float]]]) -> list[str]:
 
 
 def _series(rows: Sequence[Mapping[str, Union[str, float]]], name: str) -> tuple[list[int], list[float]]:
-    """Returns the steps and the values of the rows that have the figure."""
-    having = [row for row in rows if row.get(name) not in (None, "")]
-    return [int(row["step"]) for row in having], [float(row[name]) for row in having]
+    """Returns the steps and values of the rows that have the figure."""
+    present = [row for row in rows if row.get(name) not in (None, "")]
+    return [int(row["step"]) for row in present], [float(row[name]) for row in present]

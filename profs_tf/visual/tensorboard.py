@@ -1,4 +1,4 @@
-"""What TensorBoard shows of the embeddings: distances, strips of nearest images, and the projector.
+"""Embeddings in TensorBoard: histograms of distances, strips of nearest images, and the projector.
 
 Shapes: N images, D embedding dimension; n images of a sample.
 """
@@ -27,25 +27,25 @@ _PER_CLASS = 32
 _QUERIES = 4
 _NEIGHBORS = 5
 _PROJECTED = 2000
-_SPRITE_SIDE = 32
+_SPRITE_SIZE = 32
 _FOLDER = "projector"
 _CONFIG = """embeddings {{
-  tensor_name: "test images"
+  tensor_name: "unseen images"
   tensor_path: "{folder}/embeddings.tsv"
   metadata_path: "{folder}/classes.tsv"
   sprite {{
     image_path: "{folder}/sprite.png"
-    single_image_dim: {side}
-    single_image_dim: {side}
+    single_image_dim: {size}
+    single_image_dim: {size}
   }}
 }}
 """
 
 
 class EmbeddingBoard:
-    """Writes what an evaluation's embeddings look like, as events of the run's TensorBoard folder.
+    """Writes the embeddings of each evaluation as events into the run's TensorBoard folder.
 
-    The images shown are the same at every evaluation.
+    Every evaluation shows the same images.
     """
 
     def __init__(
@@ -58,14 +58,14 @@ class EmbeddingBoard:
         """Chooses the images.
 
         Args:
-            folder: TensorBoard's, for the projector's files.
-            events: writes the rest.
-            image_list: the N images that are evaluated.
-            detail: "none" writes nothing; "scalars" histograms of the distances of pairs among a thousand
-                images, positive and negative ones apart; "full" strips and the projector, too.
+            folder: of TensorBoard, for the projector's files.
+            events: the writer of everything else.
+            image_list: the N evaluated images.
+            detail: "none" writes nothing; "scalars" writes histograms of positive and of negative distances
+                among a thousand images; "full" adds strips and the projector.
 
         Raises:
-            ValueError: if `detail` is none of these.
+            ValueError: If `detail` is none of these.
         """
         if detail not in DETAILS:
             raise ValueError(f"`detail` must be one of {', '.join(DETAILS)}, got {detail!r}.")
@@ -81,10 +81,10 @@ class EmbeddingBoard:
         return self._detail == "full"
 
     def write(self, step: int, embeddings: np.ndarray) -> None:
-        """Writes an evaluation; O(n² D), with strips O(N D).
+        """Writes the figures of one evaluation; O(n² D), with strips O(N D).
 
         Args:
-            step: optimiser steps taken.
+            step: optimizer steps taken.
             embeddings: float [N, D].
         """
         if self._detail == "none":
@@ -99,7 +99,7 @@ class EmbeddingBoard:
         self._writer.flush()
 
     def write_projector(self, embeddings: np.ndarray) -> None:
-        """Writes TensorBoard's projector: up to 2,000 images, their classes, and a sheet of small pictures.
+        """Writes TensorBoard's projector: up to 2,000 images, their classes, and a sprite of thumbnails.
 
         Args:
             embeddings: float [N, D].
@@ -110,26 +110,26 @@ class EmbeddingBoard:
         folder = self._folder / _FOLDER
         folder.mkdir(parents=True, exist_ok=True)
         np.savetxt(folder / "embeddings.tsv", embeddings[chosen], fmt="%.6g", delimiter="\t")
-        # A file of one column has no head.
+        # A metadata file with a single column has no header.
         names = [self._images.class_names[label] for label in self._images.labels[chosen]]
         lines = "".join(" ".join(name.split()) + "\n" for name in names)
         (folder / "classes.tsv").write_text(lines, "utf-8")
-        sprite([self._images.images[place] for place in chosen], _SPRITE_SIDE).save(folder / "sprite.png")
-        config = _CONFIG.format(folder=_FOLDER, side=_SPRITE_SIDE)
+        sprite([self._images.images[index] for index in chosen], _SPRITE_SIZE).save(folder / "sprite.png")
+        config = _CONFIG.format(folder=_FOLDER, size=_SPRITE_SIZE)
         (self._folder / "projector_config.pbtxt").write_text(config, "utf-8")
 
     def _strip(self, embeddings: np.ndarray) -> np.ndarray:
-        """Returns the picture of a few queries, each with its nearest images, uint8 [H, W, 3]."""
+        """Returns the neighbor strip of a few queries, uint8 [H, W, 3]."""
         queries = np.linspace(0, len(self._images) - 1, min(_QUERIES, len(self._images))).astype(int)
         count = min(_NEIGHBORS, len(self._images) - 1)
-        found, distances = nearest(embeddings[queries], embeddings, count, own=queries)
+        neighbors, distances = nearest(embeddings[queries], embeddings, count, own=queries)
         rows = []
-        for query, places, apart in zip(queries, found, distances):
+        for query, query_neighbors, query_distances in zip(queries, neighbors, distances):
             label = self._images.labels[query]
             row = [(self._images.images[query], self._images.class_names[label])]
-            for place, distance in zip(places, apart):
-                mark = "\N{CHECK MARK}" if self._images.labels[place] == label else "\N{BALLOT X}"
-                row.append((self._images.images[place], f"{mark} {distance:.3f}"))
+            for index, distance in zip(query_neighbors, query_distances):
+                mark = "\N{CHECK MARK}" if self._images.labels[index] == label else "\N{BALLOT X}"
+                row.append((self._images.images[index], f"{mark} {distance:.3f}"))
             rows.append(row)
         file = io.BytesIO()
         draw_strip(rows, file)
@@ -137,7 +137,7 @@ class EmbeddingBoard:
 
 
 def sample_by_class(labels: np.ndarray, size: int, per_class: int) -> np.ndarray:
-    """Returns the places of up to `size` images, whole classes by a fixed shuffle, sorted; O(N log N).
+    """Returns the sorted indices of up to `size` images, whole classes in a fixed random order; O(N log N).
 
     Args:
         labels: int [N].
@@ -154,7 +154,7 @@ def sample_by_class(labels: np.ndarray, size: int, per_class: int) -> np.ndarray
 
 
 def pair_distances(embeddings: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the Euclidean distances of all pairs of images of one class, and of two, each float [pairs].
+    """Returns the Euclidean distances of all positive and of all negative pairs, each float [pairs].
 
     Args:
         embeddings: float [n, D].
@@ -170,16 +170,16 @@ def pair_distances(embeddings: np.ndarray, labels: np.ndarray) -> tuple[np.ndarr
     return distances[same], distances[~same]
 
 
-def sprite(pictures: Sequence[ImageOrPath], side: int) -> Image.Image:
-    """Returns a square sheet of pictures, row by row, as TensorBoard's projector wants it.
+def sprite(pictures: Sequence[ImageOrPath], size: int) -> Image.Image:
+    """Returns a square sheet of thumbnails, row by row, as TensorBoard's projector expects it.
 
     Args:
         pictures: paths of files, or uint8 [H, W, 3].
-        side: of each, in pixels.
+        size: of each thumbnail, in pixels.
     """
     columns = int(np.ceil(np.sqrt(len(pictures))))
-    sheet = Image.new("RGB", (columns * side, columns * side), "white")
+    sheet = Image.new("RGB", (columns * size, columns * size), "white")
     for number, picture in enumerate(pictures):
         row, column = divmod(number, columns)
-        sheet.paste(square_thumbnail(picture, side), (column * side, row * side))
+        sheet.paste(square_thumbnail(picture, size), (column * size, row * size))
     return sheet

@@ -1,4 +1,4 @@
-"""Small pictures for sheets, strips and pages, and the letters beside them."""
+"""Thumbnails for sheets, strips and pages, and the font of their labels."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from profs_tf.inputs.preprocessing import crop_to_box
 
 
 def thumbnail(
-    picture: ImageOrPath, side: int, box: Optional[np.ndarray] = None, *, enlarge: bool = True
+    picture: ImageOrPath, size: int, box: Optional[np.ndarray] = None, *, enlarge: bool = True
 ) -> Optional[Image.Image]:
-    """Returns a picture scaled so that its longer side has `side` pixels, or None if it cannot be read.
+    """Returns a picture scaled so that its longer side has `size` pixels, or None if it cannot be read.
 
     Args:
         picture: path of a file, or uint8 `[H, W, 3]`.
-        side: in pixels.
-        box: None, or the part of the picture that is shown, as `ImageList.boxes` has it.
-        enlarge: whether smaller pictures are scaled, too.
+        size: in pixels.
+        box: a row of `ImageList.boxes` to crop to, or None.
+        enlarge: whether smaller pictures are scaled up.
     """
     try:
         pixels = picture if isinstance(picture, np.ndarray) else read_image(picture)
@@ -31,27 +31,27 @@ def thumbnail(
     if box is not None:
         pixels = crop_to_box(pixels, box)
     image = Image.fromarray(np.asarray(pixels))
-    scale = side / max(image.size)
+    scale = size / max(image.size)
     if scale > 1 and not enlarge:
         return image
     width, height = (max(1, round(scale * length)) for length in image.size)
     return image.resize((width, height), Image.Resampling.LANCZOS)
 
 
-def square_thumbnail(picture: ImageOrPath, side: int, box: Optional[np.ndarray] = None) -> Image.Image:
-    """Returns a thumbnail in the middle of a light grey square; a crossed one if it cannot be read."""
-    square = Image.new("RGB", (side, side), "#eeeeee")
-    image = thumbnail(picture, side, box)
+def square_thumbnail(picture: ImageOrPath, size: int, box: Optional[np.ndarray] = None) -> Image.Image:
+    """Returns a thumbnail centered in a light gray square; a crossed square if it cannot be read."""
+    square = Image.new("RGB", (size, size), "#eeeeee")
+    image = thumbnail(picture, size, box)
     if image is None:
         draw = ImageDraw.Draw(square)
-        for line in ((0, 0, side, side), (0, side, side, 0)):
+        for line in ((0, 0, size, size), (0, size, size, 0)):
             draw.line(line, fill="red", width=3)
         return square
     width, height = image.size
-    square.paste(image, ((side - width) // 2, (side - height) // 2))
+    square.paste(image, ((size - width) // 2, (size - height) // 2))
     return square
 
 
 def label_font(size: int) -> ImageFont.FreeTypeFont:
-    """Returns a font for labels; Pillow's own lacks most letters."""
+    """Returns a font for labels; Pillow's default lacks most letters."""
     return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts/ttf/DejaVuSans.ttf"), size)

@@ -11,15 +11,15 @@ def split():
     """Embeddings of five classes, some of them near each other, and a class with one image."""
     random = np.random.default_rng(0)
     labels = np.r_[random.integers(5, size=60), 5]
-    centres = np.array([[0, 0], [0.1, 0], [5, 5], [5, 9], [-9, 2], [30, 30]])
-    return centres[labels] + 0.5 * random.standard_normal((61, 2)), labels
+    centers = np.array([[0, 0], [0.1, 0], [5, 5], [5, 9], [-9, 2], [30, 30]])
+    return centers[labels] + 0.5 * random.standard_normal((61, 2)), labels
 
 
 def test_the_worst_class_comes_first(split):
     embeddings, labels = split
     found = find_neighborhoods(embeddings, labels, 3)
     recall = {
-        label: np.mean([found.nearest_right[i] for i in np.flatnonzero(labels == label)])
+        label: np.mean([found.nearest_is_positive[i] for i in np.flatnonzero(labels == label)])
         for label in range(5)
     }
     assert found.class_recall() == pytest.approx(recall)
@@ -29,7 +29,7 @@ def test_the_worst_class_comes_first(split):
     assert values == sorted(values)
     assert labels[order[0]] in (0, 1)
     assert order[-1] == 60
-    right = [found.nearest_right[i] for i in order if labels[i] == labels[order[0]]]
+    right = [found.nearest_is_positive[i] for i in order if labels[i] == labels[order[0]]]
     assert right == sorted(right)
 
 

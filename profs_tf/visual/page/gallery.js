@@ -3,7 +3,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
 
-  // Everything that comes from the data set goes in as text or as an attribute, never as markup.
+  // What comes from the data set becomes text or an attribute, never markup.
   function element(tag, attributes = {}, ...children) {
     const made = document.createElement(tag);
     for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
@@ -17,15 +17,15 @@
     element("img", { src: data.images[image].uri, alt: alt ?? label(image), title: label(image) });
 
   function neighbor(query, [image, distance]) {
-    const right = nameOf(image) === nameOf(query.image);
-    const verdict = right ? "\u2713 right" : "\u2717 wrong";
+    const correct = nameOf(image) === nameOf(query.image);
+    const verdict = correct ? "\u2713 correct" : "\u2717 wrong";
     const caption = element("figcaption", {}, element("b", {}, verdict), ` ${distance.toFixed(3)}`);
-    if (!right) caption.append(element("span", {}, nameOf(image)));
-    return element("figure", { class: right ? "right" : "wrong" },
-      picture(image, `${right ? "right" : "wrong"}: ${label(image)}`), caption);
+    if (!correct) caption.append(element("span", {}, nameOf(image)));
+    return element("figure", { class: correct ? "correct" : "wrong" },
+      picture(image, `${correct ? "correct" : "wrong"}: ${label(image)}`), caption);
   }
 
-  function fill(row, query) {
+  function showImages(row, query) {
     const own = data.images[query.image];
     const about = data.class_notes[own.class];
     row.append(
@@ -36,12 +36,12 @@
         ...query.neighbors.map((found) => neighbor(query, found))));
   }
 
-  // Rows are filled when they come near the window: thousands of them cost nothing before.
+  // A row is filled when it comes near the window, so that thousands of rows cost little.
   const waiting = new Map();
   const observer = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       if (!entry.isIntersecting || !waiting.has(entry.target)) continue;
-      fill(entry.target, waiting.get(entry.target));
+      showImages(entry.target, waiting.get(entry.target));
       waiting.delete(entry.target);
       observer.unobserve(entry.target);
     }
@@ -55,7 +55,7 @@
     return {
       row, name: nameOf(query.image).toLowerCase(), class: data.images[query.image].class,
       found: new Set(query.neighbors.map(([image]) => data.images[image].class)),
-      right: nameOf(nearest) === nameOf(query.image),
+      correct: nameOf(nearest) === nameOf(query.image),
     };
   });
   byId("queries").append(...rows.map(({ row }) => row));
@@ -63,8 +63,8 @@
   let pair = null;
   let text = "";
   let kind = "all";
-  function matches(name, index, right) {
-    if (kind !== "all" && (kind === "right") !== right) return false;
+  function matches(name, index, correct) {
+    if (kind !== "all" && (kind === "correct") !== correct) return false;
     return pair ? pair.includes(index) : name.includes(text);
   }
   function filter() {
@@ -72,9 +72,9 @@
     kind = byId("kind").value;
     let shown = 0;
     for (const item of rows) {
-      // Of a pair, only queries that show the other class.
+      // Of a pair of classes, only queries with a neighbor of the other class.
       const other = !pair || item.found.has(pair[0] === item.class ? pair[1] : pair[0]);
-      item.row.hidden = !(matches(item.name, item.class, item.right) && other);
+      item.row.hidden = !(matches(item.name, item.class, item.correct) && other);
       shown += !item.row.hidden;
     }
     const of = pair ? `, ${data.classes[pair[0]]} and ${data.classes[pair[1]]}` : "";
@@ -113,14 +113,14 @@
   }
 
   const canvas = byId("map");
-  const points = data.map.map(([x, y, image, right]) => ({ x, y, image, right: Boolean(right) }));
+  const points = data.map.map(([x, y, image, correct]) => ({ x, y, image, correct: Boolean(correct) }));
   const inOrder = [...points].sort((a, b) => a.x - b.x);
   let chosen = null;
   const hue = (index) => (index * 137.508) % 360;
   const margin = 12;
-  // One scale for both directions, as large as fits.
+  // One scale for both axes, as large as fits.
   const [width, height] = ["x", "y"].map((axis) => Math.max(1e-9, ...points.map((point) => point[axis])));
-  function place(point) {
+  function positionOf(point) {
     const [roomX, roomY] = [canvas.clientWidth - 2 * margin, canvas.clientHeight - 2 * margin];
     const scale = Math.min(roomX / width, roomY / height);
     return [
@@ -137,12 +137,12 @@
     const styles = getComputedStyle(document.documentElement);
     const lightness = styles.getPropertyValue("--lightness");
     for (const point of points) {
-      const [x, y] = place(point);
+      const [x, y] = positionOf(point);
       const index = data.images[point.image].class;
-      pen.globalAlpha = matches(data.classes[index].toLowerCase(), index, point.right) ? 0.85 : 0.08;
+      pen.globalAlpha = matches(data.classes[index].toLowerCase(), index, point.correct) ? 0.85 : 0.08;
       pen.fillStyle = pen.strokeStyle = `hsl(${hue(index)} 65% ${lightness})`;
       pen.beginPath();
-      if (point.right) {
+      if (point.correct) {
         pen.arc(x, y, 3.5, 0, 2 * Math.PI);
         pen.fill();
       } else {
@@ -159,7 +159,7 @@
       pen.lineWidth = 2;
       pen.strokeStyle = styles.getPropertyValue("--ink");
       pen.beginPath();
-      pen.arc(...place(chosen), 8, 0, 2 * Math.PI);
+      pen.arc(...positionOf(chosen), 8, 0, 2 * Math.PI);
       pen.stroke();
     }
   }
@@ -171,8 +171,8 @@
     box.hidden = !point;
     if (!point) return;
     box.replaceChildren(picture(point.image),
-      element("span", {}, `${label(point.image)}: nearest image ${point.right ? "right" : "wrong"}`));
-    const [x, y] = place(point);
+      element("span", {}, `${label(point.image)}: nearest image ${point.correct ? "correct" : "wrong"}`));
+    const [x, y] = positionOf(point);
     box.style.left = `${Math.max(0, Math.min(x + 12, canvas.clientWidth - box.offsetWidth))}px`;
     box.style.top = `${Math.max(0, Math.min(y + 12, canvas.clientHeight - box.offsetHeight))}px`;
   }
@@ -180,7 +180,7 @@
     let best = null;
     let least = 20 ** 2;
     for (const point of points) {
-      const [x, y] = place(point);
+      const [x, y] = positionOf(point);
       const distance = (x - event.offsetX) ** 2 + (y - event.offsetY) ** 2;
       if (distance < least) [best, least] = [point, distance];
     }
@@ -188,7 +188,7 @@
   }
   canvas.addEventListener("pointermove", chooseNearest);
   canvas.addEventListener("pointerdown", chooseNearest);
-  // A finger that lifts leaves, too: what it chose stays until it taps elsewhere.
+  // Lifting a finger also fires this event: its choice stays until the next tap.
   canvas.addEventListener("pointerleave", (event) => {
     if (event.pointerType !== "touch") choose(null);
   });
