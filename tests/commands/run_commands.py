@@ -19,6 +19,8 @@ TRAIN = (
     "--progress=none",
     "--tensorboard=full",
 )
+# For runs of which only the first steps are looked at.
+SHORT = ("--epochs=1", "--steps_per_epoch=5", "--clustering=never", "--tensorboard=none")
 # Four of the six classes are in a batch, so mining has a choice.
 MINED = ("--method=profs_hncm", "--hard_classes_per_seed=1", "--batch_size=8")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageOps
 
-from tests.commands.run_commands import TRAIN, run_as_typed, run_command
+from tests.commands.run_commands import SHORT, TRAIN, run_as_typed, run_command
 
 CLASSES = ["a b", "Käse", "Ёлка", "猫", "é\u0301", "z [1] {x} %d #"]
 SIZE = (40, 26)
@@ -100,8 +100,7 @@ def run(nasty, tmp_path_factory):
 
 
 def train_arguments(pictures, folder):
-    short = ("--epochs=1", "--steps_per_epoch=5", "--clustering=never")
-    return (f"--dataset=folder:{pictures}", *TRAIN, *short, f"--output_dir={folder}")
+    return (f"--dataset=folder:{pictures}", *TRAIN, *SHORT, f"--output_dir={folder}")
 
 
 def embeddings(run, pictures, folder):

@@ -11,7 +11,7 @@ from PIL import Image
 from profs_tf import train
 from profs_tf.cli import command as command_line_module
 from profs_tf.config import Config
-from tests.commands.run_commands import STEPS_PER_EPOCH, run_as_typed, run_command
+from tests.commands.run_commands import SHORT, STEPS_PER_EPOCH, run_as_typed, run_command
 from tests.commands.run_state import assert_same_run, log_rows, start, wait_for_checkpoint
 
 
@@ -98,7 +98,7 @@ def test_a_finished_run_can_be_taken_further(whole_run, mined_arguments, tmp_pat
 
 def test_begins_where_another_run_was_best(whole_run, train_arguments, tmp_path):
     folder = tmp_path / "on"
-    options = ("--epochs=1", f"--initial_run={whole_run[0]}", "--progress=none")
+    options = (*SHORT, f"--initial_run={whole_run[0]}", "--progress=none")
     done = run_command("train", *train_arguments, *options, f"--output_dir={folder}")
     assert f"first those of {whole_run[0]}" in done.stdout
     best = json.loads((whole_run[0] / "metrics.json").read_text())["best"]
@@ -232,6 +232,6 @@ def test_help_teaches():
 
 def test_baseline_has_no_penalty(train_arguments, tmp_path):
     folder = tmp_path / "baseline"
-    done = run_command("train", *train_arguments, "--method=baseline", "--epochs=1", f"--output_dir={folder}")
+    done = run_command("train", *train_arguments, "--method=baseline", *SHORT, f"--output_dir={folder}")
     assert "M = 1 steps a projection, lambda = 0" in done.stdout
     assert float(log_rows(folder)[1]["proximal_penalty"]) == 0.0
