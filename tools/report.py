@@ -1,11 +1,11 @@
-"""Shows what the grids have given: tables beside the paper's, differences, curves and cost.
+"""Reports the results of grids: tables beside the paper's, differences, curves and cost.
 
     python tools/report.py
     python tools/report.py --results=runs/results.csv --runs_dir=runs/grid --output_dir=runs/report
 
 Reads the CSV and the run folders of tools/run_grid.py, finished or not, and writes into --output_dir
 report.html (one file, which loads nothing), report.md, and the folder pictures with the PNG files of
-report.md. What no run has given yet is "not run".
+report.md. Results without a run are shown as "not run".
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def parse_arguments(arguments: list | None = None) -> argparse.Namespace:
         ("runs_dir", "runs/grid", "folder of the runs"),
         ("output_dir", "runs/report", "folder to write to"),
         ("paper", "experiments/paper_results.csv", "the CSV of the paper's figures"),
-        ("grids", "experiments/grids", "folder of the grid files, which tell the rows there are"),
+        ("grids", "experiments/grids", "folder of the grid files, which define the rows"),
     ):
         parser.add_argument(f"--{name}", type=Path, default=ROOT / default, help=f"{text} ({default})")
     return parser.parse_args(arguments)
@@ -45,9 +45,9 @@ def build_page(data: ReportData) -> Page:
     """Returns the report."""
     num_runs = len({line["run"] for line in data.lines})
     page = Page(
-        "PROFS: what the grids have given",
-        f"{num_runs} finished runs, {len(data.failures)} failed. Recall@K, NMI and F1 on classes never seen "
-        "in training, in percent.",
+        "PROFS: results of the grids",
+        f"{num_runs} finished runs, {len(data.failures)} failed. Recall@K, NMI and F1 on classes that did "
+        "not train, in percent.",
     )
     own = [label for label in data.labels if label not in data.paper_data_sets()]
     for label in [*own, *data.paper_data_sets()]:
@@ -70,7 +70,7 @@ def build_page(data: ReportData) -> Page:
 
 
 def add(page: Page, data: ReportData, title: str, draw, subjects: list | None = None) -> None:
-    """Adds a picture for each data set, and for each subject if the drawing is of one."""
+    """Adds a picture per data set, and per subject if `draw` takes one."""
     pictures = []
     for label in data.labels:
         for subject in [[]] if subjects is None else [[subject] for subject in subjects]:

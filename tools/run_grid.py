@@ -1,4 +1,4 @@
-r"""Trains every run of a grid: rows x data sets x seeds x further axes, and collects their figures.
+r"""Trains every run of a grid (rows x data sets x seeds x axes) and collects the metrics.
 
     python tools/run_grid.py --grid=experiments/grids/emoji_table.yaml
     python tools/run_grid.py --grid=experiments/grids/emoji_table.yaml --dry_run
@@ -7,17 +7,17 @@ r"""Trains every run of a grid: rows x data sets x seeds x further axes, and col
     python tools/run_grid.py --grid=experiments/grids/emoji_table.yaml --flag=--validation_classes=0.2 \
         --runs_dir=runs/tuning --results=runs/tuning.csv
 
-Each run is a process of its own (`python -m profs_tf.train`) in a folder of its own under --runs_dir. Ctrl-C
-lets the run at work save its state and stops; the same command goes on, after any kill: finished runs are
-skipped, one with a checkpoint goes on from it, one without begins anew. A run that two grids share is trained
-once. A run that fails is recorded with the end of its log, and the others go on. Data sets that are not there
-are left out.
+Each run is a separate process (`python -m profs_tf.train`) with its own folder under --runs_dir. On Ctrl-C
+the current run saves its state, and the grid stops. After that, or after a kill, the same command continues:
+it skips finished runs, resumes a run from its checkpoint, and restarts one without a checkpoint. A run that
+two grids share is trained once. A failed run is recorded with the end of its log, and the others continue.
+Missing data sets are skipped.
 
-Beside each run's folder (config.json, log.csv, metrics.json and so on) are its record NAME.json (commit,
-machine, seconds, how each attempt ended) and its log NAME.log. --results is one CSV with a line a figure,
-first the columns of experiments/paper_results.csv; tools/report.py shows it.
+Next to each run's folder (config.json, log.csv, metrics.json and so on) are its record NAME.json (commit,
+machine, seconds, how each attempt ended) and its log NAME.log. --results is one CSV with a line per metric,
+which starts with the columns of experiments/paper_results.csv; tools/report.py shows it.
 
-Exit codes: 0 done, 1 some runs failed, 2 bad use, 130 interrupted.
+Exit codes: 0 success, 1 some runs failed, 2 usage error, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -52,8 +52,10 @@ def parse_arguments(arguments: list | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--results", type=Path, default=ROOT / "runs/results.csv", help="the CSV (runs/results.csv)"
     )
-    parser.add_argument("--jobs", type=int, default=1, help="runs trained at once (1)")
-    parser.add_argument("--only", metavar="REGEX", default="", help="only runs whose name matches somewhere")
+    parser.add_argument("--jobs", type=int, default=1, help="number of runs trained at the same time (1)")
+    parser.add_argument(
+        "--only", metavar="REGEX", default="", help="train only runs whose name contains a match"
+    )
     parser.add_argument(
         "--data_dir", action="append", default=[], metavar="NAME=FOLDER", help="folder of a data set"
     )
@@ -62,9 +64,9 @@ def parse_arguments(arguments: list | None = None) -> argparse.Namespace:
         action="append",
         default=[],
         metavar="FLAG",
-        help="a flag for the train command, of all runs",
+        help="flag of the train command for all runs",
     )
-    parser.add_argument("--dry_run", action="store_true", help="list what would be done, and do nothing")
+    parser.add_argument("--dry_run", action="store_true", help="list what would run, and exit")
     parsed = parser.parse_args(arguments)
     if parsed.jobs < 1:
         parser.error(f"`jobs` must be >= 1, got {parsed.jobs}.")
@@ -82,8 +84,8 @@ def main(arguments: list | None = None, command: tuple = TRAIN) -> int:
     """Trains the grid; returns the exit code.
 
     Args:
-        arguments: of the command line; None takes the process's.
-        command: the train command.
+        arguments: command line arguments; None reads those of the process.
+        command: the train command to run.
     """
     parsed = parse_arguments(arguments)
     parsed.grid, parsed.runs_dir, parsed.results = (
@@ -116,7 +118,7 @@ def main(arguments: list | None = None, command: tuple = TRAIN) -> int:
 
 
 def with_data(runs: list, runs_dir: Path) -> list:
-    """Returns the runs whose data set is found; tells of the others.
+    """Returns the runs whose data set is found; prints the missing data sets.
 
     Raises:
         ValueError: if a run has a flag that is unknown or out of range.
@@ -131,7 +133,7 @@ def with_data(runs: list, runs_dir: Path) -> list:
             missing[run.dataset] = None
         except (FileNotFoundError, NotADirectoryError) as error:
             missing[run.dataset] = error
-            print(f"{run.dataset} is left out. {error}\n(Here: --data_dir={run.dataset}=FOLDER.)", flush=True)
+            print(f"{run.dataset} is skipped. {error}\n(Here: --data_dir={run.dataset}=FOLDER.)", flush=True)
     return [run for run in runs if missing[run.dataset] is None]
 
 
@@ -150,7 +152,7 @@ def train_all(all_files: list, parsed: argparse.Namespace, command: tuple) -> in
         lock(parsed.results.with_name(parsed.results.name + ".lock")) as results_lock,
     ):
         locks = (runs_lock.fileno(), results_lock.fileno())
-        # Before hours of training, not after: what does not fit what is there.
+        # Conflicts with existing files are found before hours of training.
         if parsed.results.exists():
             read_results(parsed.results)
         for files in all_files:
@@ -158,7 +160,7 @@ def train_all(all_files: list, parsed: argparse.Namespace, command: tuple) -> in
         worker = Worker(all_files, parsed.results, ROOT, parsed.jobs, command, locks)
         worker.work()
     if worker.interrupted:
-        print("Stopped. The same command goes on.", flush=True)
+        print("Stopped. The same command continues.", flush=True)
         return INTERRUPTED
     if worker.failed:
         print(f"{len(worker.failed)} runs failed: {', '.join(worker.failed)}", flush=True)

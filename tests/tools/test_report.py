@@ -216,13 +216,13 @@ def test_other_settings_are_paired_within_themselves(tmp_path):
     write(tmp_path, rows)
     table = tables.recall_table(read(tmp_path), "emoji")
     # M and lambda have figures of their own.
-    assert [row[:2] for row in table.rows] == [["contrastive", "as it is"], ["contrastive", "regime=trained"]]
+    assert [row[:2] for row in table.rows] == [["contrastive", "default"], ["contrastive", "regime=trained"]]
     cells = table_cells(table, setting="regime=trained")
     assert (cells["baseline"], cells["PROFS"]) == ("41.00 ± 12.71", "41.75 ± 9.53")
     # 1 and 0.5: 0.75 +- t(0.975, 1) * 0.25.
     assert cells["PROFS - baseline"] == "+0.75 ± 3.18"
     assert (cells["PROFS + HNCM"], cells["HNCM - PROFS"]) == (tables.NOT_RUN, tables.NOT_RUN)
-    assert table_cells(table, setting="as it is")["PROFS - baseline"] == "+2.83 ± 0.72"
+    assert table_cells(table, setting="default")["PROFS - baseline"] == "+2.83 ± 0.72"
 
 
 def test_curves_have_the_settings_of_their_axis_alone(written):
@@ -246,15 +246,15 @@ def test_curves_have_the_settings_of_their_axis_alone(written):
 def test_cost_is_held_against_the_baseline(written):
     table = tables.cost_table(read(written), "emoji")
     mined = table_cells(table, method="C-PROFS-HNCM")
-    assert (mined["ms a step"], mined["against baseline"], mined["processor s a run"]) == (
+    assert (mined["ms per step"], mined["relative to baseline"], mined["processor s per run"]) == (
         "110",
         "1.10",
         "300",
     )
     # Seeds 1 and 2 do not know theirs; settings of further axes are no part of a row.
-    assert table_cells(table, method="Contrastive-Hard")["processor s a run"] == "300"
-    assert table_cells(table, method="C-PROFS")["processor s a run"] == "301"
-    assert table_cells(table, method="MS")["against baseline"] == tables.NOT_RUN
+    assert table_cells(table, method="Contrastive-Hard")["processor s per run"] == "300"
+    assert table_cells(table, method="C-PROFS")["processor s per run"] == "301"
+    assert table_cells(table, method="MS")["relative to baseline"] == tables.NOT_RUN
 
 
 def test_losses_come_in_the_order_of_the_paper(written):

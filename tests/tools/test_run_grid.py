@@ -21,6 +21,8 @@ import run_grid  # noqa: E402
 from grid_runs import locks, machine, results  # noqa: E402
 from grid_runs.grid_file import read_grid  # noqa: E402
 
+from tests.helpers.forked_process import ForkedProcess  # noqa: E402
+
 ROOT = TOOLS.parent
 FAKE = (sys.executable, str(TESTS / "fake_train.py"))
 GRID = {
@@ -39,11 +41,11 @@ HARNESS = (
 
 
 def draw_pictures(folder):
-    """Six classes of three pictures."""
-    for number in range(6):
+    """Eight classes of three pictures."""
+    for number in range(8):
         (folder / f"c{number}").mkdir(parents=True)
         for copy in range(3):
-            colour = (40 * number, 80 * copy, 255 - 40 * number)
+            colour = (30 * number, 80 * copy, 255 - 30 * number)
             Image.new("RGB", (24, 24), colour).save(folder / f"c{number}" / f"{copy}.png")
 
 
@@ -69,12 +71,7 @@ class Place:
 
     def start(self, command, *more):
         code = f"{HARNESS}command={command!r}))"
-        return subprocess.Popen(
-            [sys.executable, "-c", code, "grid", *self.arguments, *more],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        return ForkedProcess("-c", code, "grid", *self.arguments, *more, merged=True)
 
     def calls(self):
         path = self.control / "calls.txt"
@@ -176,7 +173,7 @@ def test_ctrl_c_lets_the_runs_at_work_save_and_the_next_grid_goes_on(place):
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130, output
-    assert "Stopped. The same command goes on." in output
+    assert "Stopped. The same command continues." in output
     assert sorted(place.calls()) == sorted((name, "new") for name in NAMES[:3])
     assert [place.record(name)["attempts"][-1]["exit_code"] for name in NAMES[:3]] == [130] * 3
     assert not place.results.exists()
@@ -265,7 +262,7 @@ def test_a_data_set_that_is_not_there_is_left_out(tmp_path, monkeypatch, capsys)
     assert place.run("--only=one-seed0") == 0
     assert place.calls() == [(NAMES[0], "new")]
     output = capsys.readouterr().out
-    assert "CUB-200-2011 is left out. CUB-200-2011 was not found." in output
+    assert "CUB-200-2011 is skipped. CUB-200-2011 was not found." in output
     assert "--data_dir=CUB-200-2011=FOLDER" in output
     assert place.run("--only=CUB") == 2
 
@@ -349,10 +346,10 @@ def test_axes_are_combined_and_what_they_leave_alone_is_not_named(tmp_path):
 
 def test_held_out_classes_are_named_in_the_results(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
-    place = Place(tmp_path, {**GRID, "seeds": [0], "flags": ["--validation_classes=0.4"]})
+    place = Place(tmp_path, {**GRID, "seeds": [0], "flags": ["--validation_classes=0.5"]})
     monkeypatch.setenv("FAKE_CONTROL", str(place.control))
     assert place.run() == 0
-    assert {row["split"] for row in place.rows()} == {"validation 0.4"}
+    assert {row["split"] for row in place.rows()} == {"validation 0.5"}
 
 
 def test_results_of_another_form_are_not_overwritten(tmp_path):

@@ -1,4 +1,4 @@
-"""What the report is made of: our figures, the paper's, the rows there are, logs and failures of runs."""
+"""The input of the report: our results, the paper's, the rows of all grids, logs and failed runs."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ _SIGNAL_EXIT = 130
 
 
 class ReportData:
-    """All figures, looked up by row, data set and metric.
+    """All results, looked up by row, data set and metric.
 
     Attributes:
-        lines: of the results file, dicts; `label` is added, the data set with its held-out part if any.
+        lines: lines of the results file as dicts, with `label` added: data set and validation part, if any.
         labels: the data sets that runs were evaluated on.
         paper: (table, method, data set, metric) to percent.
         families: a loss's name to {variant: (table, method)}, as the grid files have them.
-        failures: (name, last attempt) of runs that failed and were not finished since.
+        failures: (name, last attempt) of runs that failed and have not finished since.
     """
 
     def __init__(self, results: Path, runs_dir: Path, paper: Path, grids: Path):
-        """Reads everything; a results file or a folder of runs that is not there is an empty one.
+        """Reads all files; a missing results file or folder of runs counts as empty.
 
         Args:
             results: the CSV of `run_grid.py`.
             runs_dir: the folder of the runs.
             paper: the CSV of the paper's figures.
-            grids: the folder of the grid files, which tell the rows there are.
+            grids: the folder of the grid files, which define the rows.
 
         Raises:
-            ValueError: if a file has another form, or two runs give one figure.
+            ValueError: If a file is malformed, or two runs give the same metric of a row.
         """
         self.lines = read_results(results) if results.exists() else []
         for line in self.lines:
-            held_out = "" if line["split"] == "test" else f" ({line['split']})"
-            line["label"] = line["dataset"] + held_out
+            validation = "" if line["split"] == "test" else f" ({line['split']})"
+            line["label"] = line["dataset"] + validation
         _check_once(results, self.lines)
         self.labels = list(dict.fromkeys(line["label"] for line in self.lines))
         self.paper = _read_paper(paper)
@@ -54,14 +54,14 @@ class ReportData:
         return list(dict.fromkeys(key[2] for key in self.paper))
 
     def rows(self, label: str) -> list:
-        """Returns the (table, method) to show for a data set: the paper's, if it has any, and those run."""
+        """Returns the (table, method) to show for a data set: the paper's rows, if any, and those run."""
         of_paper = [key[:2] for key in self.paper if key[2] == label]
         trained = [row for family in self.families.values() for row in family.values()]
         of_runs = [(line["table"], line["method"]) for line in self.lines if line["label"] == label]
         return list(dict.fromkeys([*(of_paper or trained), *of_runs]))
 
     def metrics(self, label: str) -> list:
-        """Returns the names of the figures of a data set, clustering first."""
+        """Returns the names of a data set's metrics, clustering first."""
         names = [key[3] for key in self.paper if key[2] == label]
         names += [line["metric"] for line in self.lines if line["label"] == label]
         clustering = [name for name in ("NMI", "F1") if name in names]
@@ -69,7 +69,7 @@ class ReportData:
         return clustering + recalls
 
     def by_seed(self, row: tuple, label: str, metric: str, setting: str = "") -> dict:
-        """Returns {seed: percent} of a row's runs with a setting of further axes; "" is the row as it is."""
+        """Returns {seed: percent} of a row's runs with a setting of the axes; "" is the default setting."""
         return {
             int(line["seed"]): float(line["percent"])
             for line in self.matching(row, label, setting)
@@ -85,13 +85,13 @@ class ReportData:
         ]
 
     def log(self, run: str) -> list:
-        """Returns the rows of a run's log, [] where its folder is not there."""
+        """Returns the rows of a run's log, [] if its folder is missing."""
         path = self._runs_dir / run / "log.csv"
         return read_log(path) if path.exists() else []
 
 
 def _check_once(path: Path, lines: list) -> None:
-    """Raises ValueError if two lines tell one figure: one of them would be shown, and the other hidden."""
+    """Raises ValueError if two runs give the same metric of a row: one of them would be hidden."""
     runs = {}
     for line in lines:
         key = tuple(line[name] for name in ("table", "method", "label", "setting", "seed", "metric"))
@@ -128,9 +128,10 @@ def _read_families(folder: Path, order: list) -> dict:
                     family = families.setdefault(name[: -len(variant) - 1], {})
                     family[variant] = (str(row["table"]), row["method"])
                     break
-    places = {row: place for place, row in enumerate(order)}
+    positions = {row: position for position, row in enumerate(order)}
     first = {
-        family: min(places.get(row, len(order)) for row in rows.values()) for family, rows in families.items()
+        family: min(positions.get(row, len(order)) for row in rows.values())
+        for family, rows in families.items()
     }
     return {
         family: {variant: families[family][variant] for variant in VARIANTS if variant in families[family]}

@@ -38,21 +38,21 @@ def markdown_table(table: Table) -> str:
 
 
 class Page:
-    """Collects parts and gives them as HTML and as Markdown.
+    """A report that is built part by part, as HTML and as Markdown.
 
     Attributes:
-        pictures: file name to PNG, those for a light page.
+        pictures: file name to PNG, of the light theme.
     """
 
     def __init__(self, title: str, introduction: str):
-        """Begins a page."""
+        """Starts an empty page."""
         self.pictures = {}
         self._title = title
         self._html = [f"<h1>{escape(title)}</h1>", f"<p>{escape(introduction)}</p>"]
         self._markdown = [f"# {title}", introduction]
 
     def add_table(self, table: Table) -> None:
-        """Adds a table; one of which nothing was run is folded up in HTML."""
+        """Adds a table; HTML collapses a table without results."""
         note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
         body = f"{note}{_html_table(table)}"
         if table.is_run:
@@ -63,12 +63,11 @@ class Page:
         self._markdown += [f"## {table.title}", *([table.note] if table.note else []), markdown_table(table)]
 
     def add_pictures(self, title: str, pictures: list) -> None:
-        """Adds pictures side by side where the page is wide enough.
+        """Adds pictures, side by side if the page is wide enough.
 
         Args:
             title: the heading.
-            pictures: (file name without ending, text for who does not see it, PNG for light, PNG for dark);
-                None stands for what was not run.
+            pictures: (file name without suffix, alternative text, light PNG, dark PNG), or None if not run.
         """
         shown = [picture for picture in pictures if picture]
         self._markdown.append(f"## {title}")
@@ -83,7 +82,7 @@ class Page:
             self._markdown.append(f"![{text}](pictures/{name}.png)")
 
     def html(self) -> str:
-        """Returns the page, which is well-formed XML, too."""
+        """Returns the page, which is also well-formed XML."""
         return (
             '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>'
             '<meta name="viewport" content="width=device-width, initial-scale=1"/>'

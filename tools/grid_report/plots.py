@@ -19,7 +19,7 @@ from grid_report.tables import (
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-# Colours that are told apart by all eyes (Okabe and Ito, "Color Universal Design", 2008), then ink and paper.
+# Colors that remain distinct under color blindness (Okabe and Ito, 2008), then foreground and background.
 THEMES = {
     "light": (("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#7A5C00"), "#222222", "#ffffff"),
     "dark": (("#56B4E9", "#E69F00", "#2FCFA0", "#E39AC4", "#F0E442"), "#dddddd", "#16181c"),
@@ -29,13 +29,13 @@ _DPI = 110
 
 
 class Picture:
-    """A picture in the making: a figure with one axis in the colours of a theme."""
+    """A figure with one axis in the colors of a theme."""
 
     def __init__(self, theme: str, title: str, height: float = _SIZE[1]):
-        """Makes an empty axis."""
-        self.colours, ink, paper = THEMES[theme]
+        """Creates an empty axis."""
+        self.colors, ink, paper = THEMES[theme]
         self.ink = ink
-        # Without pyplot no window system is looked for and nothing global is changed.
+        # Without pyplot no window system is needed and no global state changes.
         self._figure = Figure(figsize=(_SIZE[0], height), layout="constrained", facecolor=paper)
         FigureCanvasAgg(self._figure)
         self.axis = self._figure.subplots()
@@ -66,19 +66,19 @@ class Picture:
 
 
 def learning_curves(data: ReportData, family: str, label: str, theme: str):
-    """Returns Recall@1 against the steps, a line a seed of each variant and their mean; or None."""
+    """Returns a plot of Recall@1 against steps, a line per seed and variant and their mean; or None."""
     picture, drawn = Picture(theme, f"{family.replace('_', ' ')}, {label}"), False
-    for colour, variant in zip(picture.colours, VARIANTS):
+    for color, variant in zip(picture.colors, VARIANTS):
         row = data.families[family].get(variant)
         runs = dict.fromkeys(line["run"] for line in data.matching(row, label)) if row else {}
         curves = [curve for curve in (_recall_curve(data.log(run)) for run in runs) if curve]
         for curve in curves:
-            picture.axis.plot(list(curve), list(curve.values()), color=colour, alpha=0.3, linewidth=0.8)
+            picture.axis.plot(list(curve), list(curve.values()), color=color, alpha=0.3, linewidth=0.8)
         if curves:
             drawn = True
             steps = sorted(set.intersection(*(set(curve) for curve in curves)))
             means = [sum(curve[step] for curve in curves) / len(curves) for step in steps]
-            picture.axis.plot(steps, means, color=colour, linewidth=2, label=VARIANT_NAMES[variant])
+            picture.axis.plot(steps, means, color=color, linewidth=2, label=VARIANT_NAMES[variant])
     return picture.png("step", "Recall@1, %") if drawn else None
 
 
@@ -87,7 +87,7 @@ def _recall_curve(log: list) -> dict:
 
 
 def differences(data: ReportData, label: str, theme: str):
-    """Returns paired differences of Recall@1 with their intervals, by loss, then their mean; or None."""
+    """Returns a plot of paired differences of Recall@1 with intervals, per loss and in the mean; or None."""
     found = []
     for place, (_, one, other) in enumerate(DIFFERENCES):
         found += [
@@ -111,7 +111,7 @@ def differences(data: ReportData, label: str, theme: str):
                 xerr=[_bar(mean) for _, mean in items],
                 fmt="o",
                 capsize=3,
-                color=picture.colours[place + 1],
+                color=picture.colors[place + 1],
                 label=text,
             )
     picture.axis.axvline(0.0, color=picture.ink, linewidth=1)
@@ -120,15 +120,15 @@ def differences(data: ReportData, label: str, theme: str):
 
 
 def _bar(found: Estimate) -> float:
-    """Returns half of an interval's width; one value has no interval, and no bar is drawn."""
+    """Returns half of an interval's width; NaN, which draws no bar, if there is no interval."""
     return math.nan if found.half_width is None else found.half_width
 
 
 def curves_along(data: ReportData, axis: str, label: str, theme: str):
-    """Returns Recall@1 of each loss along an axis of settings, on a data set; or None.
+    """Returns a plot of Recall@1 of each loss along an axis of settings, on a data set; or None.
 
-    M has a logarithmic axis with a mark at the M of the rule, and "never" well to the right of the others;
-    the values of lambda, among them 0, are evenly spaced.
+    M has a logarithmic axis that marks the rule's M and shows "never" to the right of all others; the values
+    of lambda, which include 0, are evenly spaced.
     """
     curves = [item for item in curve_rows(data, axis) if item[2] == label]
     if not curves:
@@ -143,13 +143,13 @@ def curves_along(data: ReportData, axis: str, label: str, theme: str):
             yerr=[_bar(found) for _, _, found, _ in points],
             marker="o",
             capsize=3,
-            color=picture.colours[number % len(picture.colours)],
+            color=picture.colors[number % len(picture.colors)],
             label=family.replace("_", " "),
         )
     if axis == "M":
         picture.axis.set_xscale("log")
         picture.axis.minorticks_off()
-        rules = {value for *_, points in curves for value, _, _, as_it_is in points if as_it_is}
+        rules = {value for *_, points in curves for value, _, _, is_default in points if is_default}
         for value in rules:
             picture.axis.axvline(
                 value, color=picture.ink, linestyle=":", label=f"rule, rho = 6: M = {value:g}"
@@ -162,13 +162,13 @@ def curves_along(data: ReportData, axis: str, label: str, theme: str):
 
 
 def _log_places(texts: dict) -> dict:
-    """Returns where each M is drawn."""
+    """Returns the position of each M on the axis."""
     largest = max((value for value, text in texts.items() if text != "never"), default=1.0)
     return {value: 3 * largest if text == "never" else value for value, text in texts.items()}
 
 
 def cost(data: ReportData, label: str, theme: str):
-    """Returns the milliseconds a step of each run, by method; or None."""
+    """Returns a plot of milliseconds per step, by method; or None."""
     rows = [row for family in data.families.values() for row in family.values()]
     found = []
     for row in rows:
@@ -180,6 +180,6 @@ def cost(data: ReportData, label: str, theme: str):
         return None
     picture = Picture(theme, f"Cost of a step, {label}", height=1.2 + 0.27 * len(found))
     places = [-number for number in range(len(found))]
-    picture.axis.barh(places, [mean.mean for _, mean in found], color=picture.colours[0])
+    picture.axis.barh(places, [mean.mean for _, mean in found], color=picture.colors[0])
     picture.axis.set_yticks(places, [name for name, _ in found])
     return picture.png("milliseconds, wall clock", legend=False)

@@ -18,8 +18,7 @@ class Estimate:
 
     Attributes:
         mean: of the values.
-        half_width: the interval is mean - half_width to mean + half_width; None for fewer than two values,
-            which tell nothing of how far they scatter.
+        half_width: half of the interval's width; None for fewer than two values.
         count: number of values.
     """
 
@@ -28,7 +27,7 @@ class Estimate:
     count: int
 
     def text(self, signed: bool = False) -> str:
-        """Returns "53.58 ± 0.71", or the mean alone where there is no interval."""
+        """Returns "53.58 ± 0.71", or the mean alone if there is no interval."""
         mean = f"{self.mean:+.2f}" if signed else f"{self.mean:.2f}"
         return mean if self.half_width is None else f"{mean} ± {self.half_width:.2f}"
 
@@ -49,9 +48,9 @@ def estimate(values: list) -> Optional[Estimate]:
 
 
 def paired_difference(one: dict, other: dict) -> Optional[Estimate]:
-    """Returns the mean of one - other over the seeds that both have, with its interval; None for none.
+    """Returns the mean of one - other over the seeds that both have, with its interval, or None.
 
-    Runs with one seed share the weights they begin with, so their difference scatters less than each.
+    Runs of equal seed share their initial weights, so their difference varies less than each of them.
 
     Args:
         one: seed to value.

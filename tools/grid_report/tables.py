@@ -1,4 +1,4 @@
-"""The report's tables, as texts: ours beside the paper's, paired differences, curves, cost, machines."""
+"""The report's tables: our results beside the paper's, paired differences, curves, cost, machines."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from grid_report.data import VARIANTS, ReportData
 from grid_report.statistics import estimate, paired_difference
 
 NOT_RUN = "not run"
-# Where there is nothing to say: the paper has no such figure, or a time was not kept.
+# The paper has no such result, or a time was not recorded.
 UNKNOWN = "-"
-# The setting of a row that further axes leave as it is.
-AS_IT_IS = "as it is"
+# The setting of a row that no axis changes.
+DEFAULT_SETTING = "default"
 VARIANT_NAMES = dict(zip(VARIANTS, ("baseline", "PROFS", "PROFS + HNCM")))
 MEAN_OF_LOSSES = "mean of the losses"
-# The axis of a grid, the column of its values, and what its figure in the paper is called.
+# An axis of a grid -> the column of its values, and the figure of the paper that shows it.
 AXES = {"M": ("steps_per_projection", "figure 2"), "lambda": ("proximal_weight", "figure 3")}
 # Names of differences between two variants of a loss.
 DIFFERENCES = (("PROFS - baseline", "profs", "baseline"), ("HNCM - PROFS", "profs_hncm", "profs"))
@@ -26,10 +26,10 @@ class Table:
 
     Attributes:
         title: its heading.
-        note: what a reader needs to know of it.
-        header: names of the columns.
-        rows: texts, as many as columns.
-        is_run: whether anything of it was run.
+        note: explanation for the reader.
+        header: column names.
+        rows: lists of texts, one per column.
+        is_run: whether any of it was run.
     """
 
     title: str
@@ -40,7 +40,7 @@ class Table:
 
 
 def main_table(data: ReportData, label: str) -> Table:
-    """Returns one data set's figures: ours, and where the paper has any, its and the differences."""
+    """Returns one data set's results: ours and, if the paper has any, the paper's and the differences."""
     has_paper = label in data.paper_data_sets()
     metrics = data.metrics(label)
     header, rows = ["method", "seeds"], []
@@ -69,7 +69,7 @@ def _difference_from(ours, paper) -> str:
 
 
 def difference_table(data: ReportData, label: str) -> Table:
-    """Returns what PROFS, and class mining on top, add to each loss, paired by seed; beside the paper's."""
+    """Returns the gain of PROFS, and of class mining on top, per loss, paired by seed, beside the paper's."""
     metrics = [name for name in ("R@1", "NMI", "F1") if name in data.metrics(label)]
     paper_sets = data.paper_data_sets()
     header = ["loss", "difference", "pairs", *metrics, *(f"paper R@1 {name}" for name in paper_sets)]
@@ -125,7 +125,7 @@ def _paper_difference(data: ReportData, one: tuple, other: tuple, name: str) -> 
 
 
 def recall_table(data: ReportData, label: str) -> Table:
-    """Returns Recall@1 of each loss's variants side by side, also under settings of no figure."""
+    """Returns Recall@1 of each loss's variants side by side, for all settings but those of the curves."""
     on_axes = tuple(f"{axis}=" for axis in AXES)
     rows = []
     for family, variants in data.families.items():
@@ -136,7 +136,7 @@ def recall_table(data: ReportData, label: str) -> Table:
             and (line["table"], line["method"]) in variants.values()
             and not line["setting"].startswith(on_axes)
         }
-        # The row as it is first.
+        # The default setting comes first.
         for setting in sorted(settings):
             recalls = [
                 estimate(list(data.by_seed(variants[name], label, "R@1", setting).values()))
@@ -150,7 +150,7 @@ def recall_table(data: ReportData, label: str) -> Table:
             rows.append(
                 [
                     family.replace("_", " "),
-                    setting or AS_IT_IS,
+                    setting or DEFAULT_SETTING,
                     str(max((found.count for found in recalls if found), default=0)),
                     *(found.text() if found else NOT_RUN for found in recalls),
                     *(found.text(signed=True) if found else NOT_RUN for found in changes),
@@ -162,10 +162,10 @@ def recall_table(data: ReportData, label: str) -> Table:
 
 
 def curve(data: ReportData, row: tuple, label: str, axis: str) -> list:
-    """Returns the points (value, text, `Estimate` of Recall@1, is the row as it is) along an axis, sorted.
+    """Returns the points (value, text, `Estimate` of Recall@1, is the default setting) along an axis, sorted.
 
-    Fewer than two settings are no curve: []. An M that no run of the setting reached is shown as "never", at
-    the number of steps that were trained.
+    Fewer than two settings give no curve: []. An M beyond the number of trained steps is shown as "never", at
+    that number.
     """
     column, _ = AXES[axis]
     settings = dict.fromkeys(
@@ -188,7 +188,7 @@ def curve(data: ReportData, row: tuple, label: str, axis: str) -> list:
 
 
 def curve_rows(data: ReportData, axis: str) -> list:
-    """Returns (family, row, data set's label, points) of each curve along an axis."""
+    """Returns (family, row, label of the data set, points) of each curve along an axis."""
     found = [
         (family, variants["profs"], label, curve(data, variants["profs"], label, axis))
         for label in data.labels
@@ -199,17 +199,17 @@ def curve_rows(data: ReportData, axis: str) -> list:
 
 
 def curve_table(data: ReportData, axis: str) -> Table:
-    """Returns the figures behind the curves along an axis."""
+    """Returns the values of the curves along an axis."""
     rows = [
         [
             row[1],
             label,
-            text + (" (rule)" if as_it_is and axis == "M" else ""),
+            text + (" (rule)" if is_default and axis == "M" else ""),
             str(found.count),
             found.text(),
         ]
         for _, row, label, points in curve_rows(data, axis)
-        for _, text, found, as_it_is in points
+        for _, text, found, is_default in points
     ]
     title = f"Recall@1 against {axis} ({AXES[axis][1]} of the paper)"
     header = ["method", "data set", axis, "seeds", "R@1"]
@@ -218,15 +218,15 @@ def curve_table(data: ReportData, axis: str) -> Table:
 
 
 def cost_table(data: ReportData, label: str) -> Table:
-    """Returns what a step and a run of each method cost."""
+    """Returns the cost of a step and of a run, by method."""
     rows = []
     for variants in data.families.values():
-        baseline = _mean_of(data, variants.get("baseline"), label, "step_milliseconds")
+        baseline = _mean_over_runs(data, variants.get("baseline"), label, "step_milliseconds")
         for variant in VARIANTS:
             if variant not in variants:
                 continue
-            step = _mean_of(data, variants[variant], label, "step_milliseconds")
-            processor = _mean_of(data, variants[variant], label, "cpu_seconds")
+            step = _mean_over_runs(data, variants[variant], label, "step_milliseconds")
+            processor = _mean_over_runs(data, variants[variant], label, "cpu_seconds")
             absent = UNKNOWN if data.matching(variants[variant], label) else NOT_RUN
             rows.append(
                 [
@@ -237,14 +237,14 @@ def cost_table(data: ReportData, label: str) -> Table:
                 ]
             )
     note = (
-        "Milliseconds by the wall clock, median over epochs, which other work on the machine lengthens; "
-        "processor seconds (user and system) of a whole run with its evaluations."
+        "Milliseconds of wall time, median over epochs, which other work on the machine increases; processor "
+        "seconds (user and system) of a whole run with its evaluations."
     )
-    header = ["method", "ms a step", "against baseline", "processor s a run"]
+    header = ["method", "ms per step", "relative to baseline", "processor s per run"]
     return Table(f"{label}: cost", note, header, rows)
 
 
-def _mean_of(data: ReportData, row, label: str, column: str):
+def _mean_over_runs(data: ReportData, row, label: str, column: str):
     if row is None:
         return None
     of_runs = {line["run"]: line[column] for line in data.matching(row, label)}
@@ -253,7 +253,7 @@ def _mean_of(data: ReportData, row, label: str, column: str):
 
 
 def machine_table(data: ReportData) -> Table:
-    """Returns the commits and machines that runs came from."""
+    """Returns the commits and machines of the runs."""
     names = ("commit", "cpu", "cores", "tensorflow")
     runs = {line["run"]: tuple(line[name] for name in names) for line in data.lines}
     rows = [
@@ -261,7 +261,7 @@ def machine_table(data: ReportData) -> Table:
         for found, count in _counts(list(runs.values())).items()
     ]
     header = ["commit", "processor", "cores", "TensorFlow", "runs"]
-    title = "Where the runs come from"
+    title = "Commits and machines"
     return Table(title, "", header, rows or [[NOT_RUN] * len(header)], is_run=bool(rows))
 
 

@@ -1,4 +1,4 @@
-"""One train command as a process of its own, with its processor time."""
+"""A train command in a separate process, with its processor time."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Child:
-    """A running command whose output goes to the end of a file.
+    """A running command whose output is appended to a file.
 
-    It is out of reach of the terminal's Ctrl-C, which the grid passes on instead; and where the grid itself
-    is killed, Linux asks it to save and stop.
+    The terminal's Ctrl-C does not reach it; the grid passes it on. If the grid itself is killed, Linux sends
+    SIGTERM, and the run saves and stops.
 
     Attributes:
-        exit_code: None while it runs; negative for the number of the signal that killed it.
-        seconds: how long it ran.
+        exit_code: None while it runs; minus the signal's number if a signal killed it.
+        seconds: its wall time.
         cpu_seconds: processor time of all its threads, user and system; None while it runs.
     """
 
@@ -30,9 +30,9 @@ class Child:
 
         Args:
             command: program and arguments.
-            log_path: where the output goes.
-            root: the folder it runs in.
-            held_open: file descriptors that stay open until it ends: locks.
+            log_path: file of the output.
+            root: its working directory.
+            held_open: file descriptors of locks, which stay open until it ends.
         """
         self.exit_code = None
         self.cpu_seconds = None
@@ -52,9 +52,9 @@ class Child:
             )
 
     def has_ended(self) -> bool:
-        """Returns whether it has ended, and then knows how."""
+        """Returns whether it has ended; then the attributes are set."""
         if self.exit_code is None:
-            # Not `Popen.poll`, which does not tell the processor time.
+            # `Popen.poll` does not report processor time.
             pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
             self.seconds = time.monotonic() - self._began
             if pid:
@@ -63,7 +63,7 @@ class Child:
         return self.exit_code is not None
 
     def interrupt(self) -> None:
-        """Asks it to save and stop, or when asked before to stop at once, as Ctrl-C does."""
+        """Sends SIGINT: the first saves and stops the run, the second stops it at once."""
         if not self.has_ended():
             os.kill(self._process.pid, signal.SIGINT)
 

@@ -1,4 +1,4 @@
-"""A grid file: which rows are trained on which data sets, with which seeds and along which further axes."""
+"""Grid files: rows, data sets, seeds and axes, and the runs that they define."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from profs_tf.config import Config
 
 _KEYS = {"data_sets", "rows", "seeds", "axes", "flags"}
 _ROW_KEYS = {"flags", "table", "method"}
-# What the grid itself gives to a run.
+# Flags that the grid sets for each run.
 _OWN_FLAGS = ("seed", "output_dir", "resume", "noresume")
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses what YAML would drop in silence: a key's first value, where the key is there twice."""
+    """Refuses duplicate keys, of which YAML would silently keep the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
@@ -39,12 +39,12 @@ class Run:
 
     Attributes:
         row: the row's name in the grid file.
-        table: the paper's table that the row stands in.
+        table: the paper's table that has the row.
         method: the row's name there.
         dataset: the data set's name there, or its own.
-        setting: what further axes set, such as "M=10"; empty where they leave all as the row has it.
-        seed: of the run.
-        flags: the train command's, without seed and folder.
+        setting: the values of the axes, such as "M=10"; empty for the default setting.
+        seed: the run's seed.
+        flags: flags of the train command, without seed and folder.
     """
 
     row: str
@@ -57,7 +57,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The run's name: the same in every grid that has the run, so that it is trained once."""
+        """The run's name, which is the same in every grid, so that a shared run is trained once."""
         parts = [self.dataset, self.row, self.setting, f"seed{self.seed}"]
         return "-".join(re.sub(r"[^\w.=+-]+", "_", part) for part in parts if part)
 
@@ -66,10 +66,10 @@ class Run:
         return [*self.flags, f"--seed={self.seed}", f"--output_dir={output_dir}"]
 
     def config(self, output_dir: Path) -> Config:
-        """Returns what the train command will make of the arguments.
+        """Returns the configuration that the train command will use.
 
         Raises:
-            ValueError: if a flag is unknown or a value out of range; the message names the run.
+            ValueError: If a flag is unknown or a value out of range; the message names the run.
         """
         values = flags.FlagValues()
         train.define_flags(values)
@@ -83,20 +83,20 @@ class Run:
 
 
 def read_grid(path: Path, more_flags: tuple = (), data_dirs: dict | None = None) -> list:
-    """Returns the runs of a grid file, all rows with the first seed before any with the second.
+    """Returns the runs of a grid file, all rows of the first seed before those of the second.
 
     The file is YAML. `data_sets` maps names to lists of flags; `rows` maps names to `flags`, the paper's
     `table` and its `method`; `seeds` is a list; `axes` maps a name to its values, each a label with a list of
-    flags (an empty list: as the row has it); `flags` go to every run.
+    flags (an empty list is the default setting); `flags` apply to every run.
 
     Args:
         path: the file.
-        more_flags: flags for every run, after the file's.
-        data_dirs: data set's name to its folder, for `--data_dir`.
+        more_flags: further flags for every run.
+        data_dirs: name of a data set to its folder, for `--data_dir`.
 
     Raises:
-        ValueError: if the file is no YAML, or does not have this form.
-        FileNotFoundError: if it is not there.
+        ValueError: If the file is not YAML, or malformed.
+        FileNotFoundError: If it does not exist.
     """
     try:
         grid = yaml.load(Path(path).read_text("utf-8"), _Loader)

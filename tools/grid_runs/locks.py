@@ -1,4 +1,4 @@
-"""Locks that end with the last process that holds them, so that no kill leaves one behind."""
+"""File locks that are released when the last process that holds them ends, even if it is killed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import IO
 
 
 def lock(path: Path, patience: float = 10.0) -> IO:
-    """Returns the open lock file; closing it, here and in the children that were given it, frees the lock.
+    """Returns the open lock file; closing it, here and in the children that hold it, releases the lock.
 
     Args:
-        path: the lock file, made where it is missing.
-        patience: seconds to wait for another holder, who may be a training that is just saving its state.
+        path: the lock file, created if missing.
+        patience: seconds to wait for another holder, which may be a run that is saving its state.
 
     Raises:
-        ValueError: if another process holds it.
+        ValueError: If another process holds it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     file = open(path, "a")  # noqa: SIM115 (closed by the caller)

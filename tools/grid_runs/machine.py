@@ -1,4 +1,4 @@
-"""What a run ran on and from: processor, versions, commit."""
+"""Provenance of a run: processor, versions, commit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tensorflow as tf
 
 
 def describe_machine() -> dict:
-    """Returns cores that may be used, the processor's model, and the versions of Python and TensorFlow."""
+    """Returns the available cores, the processor's model, and the versions of Python and TensorFlow."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "cores": cores,

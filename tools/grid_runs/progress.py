@@ -1,4 +1,4 @@
-"""How far a grid is: a bar with the time left on a terminal, lines elsewhere."""
+"""Progress of a grid: a bar with the remaining time on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tqdm import tqdm
 class Progress:
     """Counts epochs of training over all runs of a grid.
 
-    Time left is reckoned from the epochs trained since the grid began, at the pace of all jobs together.
+    The remaining time is estimated from the epochs trained since the grid started, by all jobs together.
     """
 
     def __init__(self, total_epochs: int, done_epochs: int, num_runs: int, finished_runs: int):
-        """Begins the display.
+        """Starts the display.
 
         Args:
-            total_epochs: of all runs.
-            done_epochs: those of them that earlier grids trained.
-            num_runs: all runs.
-            finished_runs: those of them that are finished.
+            total_epochs: epochs of all runs.
+            done_epochs: number of them that earlier grids trained.
+            num_runs: number of runs.
+            finished_runs: number of them that have finished.
         """
         self._total, self._before, self._done = total_epochs, done_epochs, done_epochs
         self._num_runs, self._ended, self._failed = num_runs, finished_runs, 0
@@ -37,8 +37,8 @@ class Progress:
         )
 
     def update(self, done_epochs: int, running: list) -> None:
-        """Shows the epochs done so far, of all runs, and the names of those at work."""
-        # Epochs of a run that begins anew are taken back.
+        """Shows the finished epochs of all runs, and the names of the current runs."""
+        # The count falls when a run restarts.
         self._done = done_epochs
         self._running = running
         self._refresh()
@@ -49,14 +49,14 @@ class Progress:
         self._bar.set_postfix_str(f"{self._ended}/{self._num_runs} runs{failed}: {', '.join(self._running)}")
 
     def run_ended(self, name: str, text: str, failed: bool = False) -> None:
-        """Tells in a line how a run ended."""
+        """Prints a line on how a run ended."""
         self._ended += 1
         self._failed += failed
         self._refresh()
         self.line(f"[{self._ended}/{self._num_runs}] {name}: {text}; {self.time_left()}")
 
     def time_left(self) -> str:
-        """Returns the time left in words."""
+        """Returns the remaining time as text."""
         trained = self._done - self._before
         if self._done >= self._total:
             return "nothing left"
@@ -67,7 +67,7 @@ class Progress:
 
     @staticmethod
     def line(text: str) -> None:
-        """Prints a line, above the bar where there is one."""
+        """Prints a line, above the bar if there is one."""
         tqdm.write(text)
         sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""The results file: a line for each figure of each finished run; first the columns of the paper's figures."""
+"""The results file: a line per metric of each finished run; the paper's columns come first."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ COLUMNS = (
     "run",
 )
 _CLUSTERING = {"nmi": "NMI", "f1": "F1"}
-# What the cells that everything is looked up by look like.
+# Patterns of the columns by which results are looked up.
 _FORMS = {"seed": r"\d+", "metric": r"NMI|F1|R@[1-9]\d*", "percent": r"\d+(\.\d+)?"}
 _RULES = {"seed": "a whole number", "metric": "NMI, F1 or R@K", "percent": "a number from 0 to 100"}
 
@@ -48,20 +48,20 @@ def rows_of(files: RunFiles) -> list:
     """Returns the lines of a finished run, dicts of texts.
 
     `percent` is that of the best epoch, as in the paper. `split` is "test", or the share of the training
-    classes that was held out. `step_milliseconds` is the median over the epochs, by the wall clock. `seconds`
-    and `cpu_seconds` are of the whole run with its evaluations, and empty where an attempt was killed
-    together with its grid.
+    classes that validates. `step_milliseconds` is the median wall time over the epochs. `seconds` and
+    `cpu_seconds` are of the whole run with its evaluations, and empty if an attempt was killed together with
+    its grid.
     """
     config, attempts = files.folder.read_config(), files.attempts()
     metrics = json.loads(files.folder.metrics.read_text("utf-8"))
-    held_out = config.validation_classes
+    validation = config.validation_classes
     shared = {
         "table": files.run.table,
         "method": files.run.method,
         "dataset": files.run.dataset,
         "seed": config.seed,
         "setting": files.run.setting,
-        "split": "test" if held_out is None else f"validation {held_out:g}",
+        "split": "test" if validation is None else f"validation {validation:g}",
         "variant": config.method,
         "loss": config.loss,
         "loss_options": json.dumps(config.loss_options, sort_keys=True),
@@ -85,7 +85,7 @@ def rows_of(files: RunFiles) -> list:
 
 
 def _figures(best: dict, ks: tuple) -> list:
-    """Returns (the paper's name of the figure, fraction) in the order of the paper's columns."""
+    """Returns (the paper's name of the metric, fraction) in the order of the paper's columns."""
     clustering = [(name, best[key]) for key, name in _CLUSTERING.items() if key in best]
     return clustering + [(f"R@{k}", best[f"recall@{k}"]) for k in ks]
 
@@ -112,11 +112,11 @@ def read_results(path: Path) -> list:
     """Returns the lines of a results file, dicts of texts.
 
     Raises:
-        ValueError: if it is no CSV file with these columns, or a line is cut off or has a `seed`, `metric` or
-            `percent` that is none; the message names the line.
+        ValueError: If it is not a CSV file with these columns, or a line is truncated or has an invalid
+            `seed`, `metric` or `percent`; the message names the line.
     """
     try:
-        # A spreadsheet puts a mark before the first column.
+        # Spreadsheets write a byte order mark.
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
             if tuple(reader.fieldnames or ()) != COLUMNS:
@@ -157,10 +157,10 @@ def _by_run(rows: list) -> dict:
 
 
 def add_results(path: Path, rows: list) -> None:
-    """Adds lines after those of other runs; a run that is there already is replaced. Atomic.
+    """Appends a run's lines, or replaces them if the run is in the file. Atomic.
 
     Raises:
-        ValueError: if the file there has other columns.
+        ValueError: If the existing file has other columns.
     """
     there = read_results(path) if path.exists() else []
     by_run = _by_run(there)

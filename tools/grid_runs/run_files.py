@@ -1,4 +1,4 @@
-"""What a grid keeps of a run: the run's folder, and beside it a record and a log of the train command."""
+"""The files of a grid's run: its folder, and next to it a record and a log of the train command."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from profs_tf.config import Config
 from profs_tf.runs.directory import RunFolder
 from profs_tf.utils.files import write_atomically
 
-FINISHED, RESUMED, ANEW, NEW = "finished", "goes on", "begins anew", "new"
-# Where data lies and what is cached does not change what a run computes.
+FINISHED, RESUMED, RESTARTED, NEW = "finished", "resumes", "restarts", "new"
+# The locations of data and caches do not change what a run computes.
 _PLACES = ("output_dir", "data_dir", "cache", "cache_dir")
 _LOG_TAIL_LINES = 20
 
@@ -26,24 +26,24 @@ class RunFiles:
     Attributes:
         run: the `Run`.
         folder: its `RunFolder`.
-        record_path: JSON with the run, its command and each attempt at it: when, on which machine, from
-            which commit, how long, and how it ended.
-        log_path: what the train command printed, of all attempts.
+        record_path: JSON with the run, its command and each attempt: start, machine, commit, duration, and
+            how it ended.
+        log_path: the output of the train command in all attempts.
     """
 
     def __init__(self, runs_dir: Path, run: Run):
-        """Names the files; touches nothing."""
+        """Names the files without touching them."""
         self.run = run
         self.folder = RunFolder(str(runs_dir / run.name))
-        # Not in the folder, which the train command wants empty.
+        # Outside the folder, which must be empty for the train command.
         self.record_path = runs_dir / f"{run.name}.json"
         self.log_path = runs_dir / f"{run.name}.log"
 
     def state(self) -> str:
-        """Returns how far the run is: one of this module's constants.
+        """Returns the state of the run: one of this module's constants.
 
         Raises:
-            ValueError: if the folder holds a run with other settings, or what no grid has put there.
+            ValueError: If the folder holds a run with other settings, or was not written by a grid.
         """
         path = self.folder.path
         if not path.exists() or not any(path.iterdir()):
@@ -59,7 +59,7 @@ class RunFiles:
                 return FINISHED
             if (self.folder.checkpoints / "checkpoint").exists():
                 return RESUMED
-        return ANEW
+        return RESTARTED
 
     def _check_settings(self) -> None:
         saved = dataclasses.asdict(self.folder.read_config())
@@ -73,11 +73,11 @@ class RunFiles:
                 )
 
     def clear(self) -> None:
-        """Removes the folder of a run that was stopped before its first checkpoint."""
+        """Removes the folder of a run that stopped before its first checkpoint."""
         shutil.rmtree(self.folder.path)
 
     def attempts(self) -> list:
-        """Returns what is recorded of each attempt, dicts, the first one first."""
+        """Returns the recorded attempts as dicts, in order."""
         return (
             json.loads(self.record_path.read_text("utf-8"))["attempts"] if self.record_path.exists() else []
         )
@@ -88,11 +88,11 @@ class RunFiles:
         write_atomically(self.record_path, json.dumps(record, indent=2) + "\n")
 
     def log_tail(self) -> list:
-        """Returns the last lines that the train command printed."""
+        """Returns the last lines of the train command's output."""
         return self.log_path.read_text("utf-8", errors="replace").splitlines()[-_LOG_TAIL_LINES:]
 
     def epochs_done(self) -> int:
-        """Returns the epochs that the run's log tells of."""
+        """Returns the number of epochs in the run's log."""
         try:
             with open(self.folder.log, encoding="utf-8", newline="") as file:
                 return max((int(row["epoch"]) for row in csv.DictReader(file)), default=0)
@@ -100,5 +100,5 @@ class RunFiles:
             return 0
 
     def config(self) -> Config:
-        """Returns the configuration that the run will have."""
+        """Returns the run's configuration."""
         return self.run.config(self.folder.path)

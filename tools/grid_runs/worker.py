@@ -1,4 +1,4 @@
-"""Trains the runs of a grid, some at a time, and keeps what each gave."""
+"""Trains the runs of a grid, several at a time, and records their results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from grid_runs.child import Child
 from grid_runs.machine import describe_commit, describe_machine
 from grid_runs.progress import Progress
 from grid_runs.results import add_results, rows_of
-from grid_runs.run_files import ANEW, FINISHED, RESUMED, RunFiles
+from grid_runs.run_files import FINISHED, RESTARTED, RESUMED, RunFiles
 
 TRAIN = (sys.executable, "-m", "profs_tf.train")
 _POLL_SECONDS = 0.2
@@ -20,23 +20,23 @@ _DISPLAY_SECONDS = 2.0
 
 
 class Worker:
-    """Trains what is not finished.
+    """Trains all runs that have not finished.
 
     Attributes:
         failed: the names of the runs that failed.
-        interrupted: whether Ctrl-C or SIGTERM ended the work.
+        interrupted: whether Ctrl-C or SIGTERM stopped the grid.
     """
 
     def __init__(self, all_files: list, results: Path, root: Path, jobs: int, command: tuple, locks: tuple):
-        """Prepares the work.
+        """Reads the state of all runs.
 
         Args:
             all_files: `RunFiles` of every run.
             results: the results file.
             root: the repository.
-            jobs: runs trained at once.
-            command: the train command, to which a run's arguments are added.
-            locks: file descriptors that children keep open.
+            jobs: number of runs trained at the same time.
+            command: the train command, to which the run's arguments are appended.
+            locks: file descriptors that the children keep open.
         """
         self._all, self._results, self._root = all_files, results, root
         self._jobs, self._command, self._locks = jobs, command, locks
@@ -44,15 +44,15 @@ class Worker:
         self._running = {}
         self.failed = []
         self.interrupted = False
-        # Read once each: an epoch's end is all that changes them, and only in runs at work.
+        # Read once: only current runs change them, at the end of an epoch.
         self._epochs = {files: files.config().epochs for files in all_files}
         self._done = {files: self._epochs_done(files) for files in all_files}
 
     def work(self) -> None:
-        """Trains until all runs have ended or a signal asks to stop."""
+        """Trains until all runs have ended or a signal stops the grid."""
         finished = [files for files in self._all if files.state() == FINISHED]
         for files in finished:
-            # A kill may have come between a run's end and its lines.
+            # A kill may have come between the end of a run and writing its results.
             add_results(self._results, rows_of(files))
         waiting = [files for files in self._all if files not in finished]
         self._progress = Progress(
@@ -88,12 +88,12 @@ class Worker:
         self._progress.update(sum(self._done.values()), [files.run.name for files in self._running])
 
     def _epochs_done(self, files: RunFiles) -> int:
-        # An early stop ends a run, whose other epochs then need no time.
+        # A run that stopped early has no epochs left.
         return self._epochs[files] if files.folder.metrics.exists() else files.epochs_done()
 
     def _start(self, files: RunFiles) -> None:
         state = files.state()
-        if state == ANEW:
+        if state == RESTARTED:
             files.clear()
         command = [*self._command, *files.run.arguments(files.folder.path), "--progress=line"]
         if state == RESUMED:
@@ -106,7 +106,7 @@ class Worker:
             "cpu_seconds": None,
             "exit_code": None,
         }
-        # A run that begins anew owes nothing to the attempts before.
+        # A restarted run does not depend on earlier attempts.
         attempts = files.attempts() if state == RESUMED else []
         files.write_attempts([*attempts, attempt], command)
         self._progress.line(f"{files.run.name}: {state}")
@@ -140,7 +140,7 @@ class Worker:
             )
             for line in attempts[-1]["log_tail"]:
                 self._progress.line(f"    {line}")
-            self._progress.line(f"    The whole log: {files.log_path}")
+            self._progress.line(f"    Full log: {files.log_path}")
 
     def _interrupt(self, number: int, frame: object) -> None:
         self.interrupted = True
