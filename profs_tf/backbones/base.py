@@ -181,19 +181,20 @@ def backbone(
 
 def rescaled_input(input_shape: InputShape) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the input, [B, H, W, 3] with values 0..255, and the same scaled to -1..1."""
-    return _rescaled(input_shape, 1 / 127.5, -1.0)
+    return scaled_input(input_shape, 1 / 127.5, -1.0)
 
 
 def centered_input(
     input_shape: InputShape, mean_rgb: tuple[float, float, float]
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the input, [B, H, W, 3] with values 0..255, and the same less ``mean_rgb``."""
-    return _rescaled(input_shape, 1.0, [-mean for mean in mean_rgb])
+    return scaled_input(input_shape, 1.0, [-mean for mean in mean_rgb])
 
 
-def _rescaled(
+def scaled_input(
     input_shape: InputShape, scale: float, offset: Union[float, Sequence[float]]
 ) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the input, [B, H, W, 3] with values 0..255, and the same times ``scale`` plus ``offset``."""
     images = tf.keras.Input(input_shape, name="images")
     # In half precision neighboring gray levels would coincide.
     rescale = tf.keras.layers.Rescaling(scale, offset=offset, dtype="float32", name="rescale")

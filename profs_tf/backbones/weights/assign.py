@@ -147,12 +147,16 @@ def outputs_first_spec(variable: tf.Variable, bgr_input: bool) -> WeightSpec:
     """Returns the spec of a weight whose kernels are published as [out, in, height, width].
 
     Args:
-        variable: Keras's, a kernel [height, width, in, out] or a vector.
+        variable: Keras's, a kernel [height, width, in, out], or [height, width, in, 1] by depth; or a vector.
         bgr_input: Whether the published kernel takes BGR; the variable takes RGB.
     """
     if len(variable.shape) != 4:
         return WeightSpec(variable, tuple(variable.shape))
     height, width, inputs, outputs = variable.shape
+    if "depthwise_kernel" in variable.name:
+        return WeightSpec(
+            variable, (inputs, outputs, height, width), lambda kernel: kernel.transpose(2, 3, 0, 1)
+        )
     order = slice(None, None, -1 if bgr_input else 1)
     return WeightSpec(
         variable, (outputs, inputs, height, width), lambda kernel: kernel.transpose(2, 3, 1, 0)[:, :, order]

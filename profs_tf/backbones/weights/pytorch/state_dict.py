@@ -1,4 +1,4 @@
-"""Reads a PyTorch state dict, and copies it into a Keras network whose layers carry the modules' names."""
+"""Reads a PyTorch state dict, and copies it into a Keras network whose layers carry its modules' names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Callable, Optional
 
 import numpy as np
 import tensorflow as tf
@@ -21,6 +21,7 @@ _READERS = {
 }
 _WORDS = {
     "kernel": "weight",
+    "depthwise_kernel": "weight",
     "bias": "bias",
     "gamma": "weight",
     "beta": "bias",
@@ -28,20 +29,27 @@ _WORDS = {
     "moving_variance": "running_var",
 }
 # Batch normalization without momentum would need the first; the second is the classifier by its usual names.
-_IGNORED = re.compile(r"\.num_batches_tracked$|^(last_linear|fc)\.(weight|bias)$")
+_IGNORED = re.compile(r"\.num_batches_tracked$|^(last_linear|_?fc)\.(weight|bias)$")
 
 
-def load_state_dict(model: tf.keras.Model, path: str, bgr_input: str) -> None:
+def load_state_dict(
+    model: tf.keras.Model,
+    path: str,
+    bgr_input: Optional[str] = None,
+    module_name: Callable[[str], str] = str,
+) -> None:
     """Copies a PyTorch state dict into ``model``: every weight of it, or none and an error.
 
     The kernels' axes [out, in, height, width] become Keras's [height, width, in, out]. Vectors of batch
     normalization may be [1, C], as in an early release of BN-Inception. ``num_batches_tracked`` and the
-    classifier (``last_linear``, ``fc``) are ignored; any other tensor means another network.
+    classifier (``last_linear``, ``fc``, ``_fc``) are ignored; any other tensor means another network.
 
     Args:
-        model: The network; a layer has the name of its PyTorch module.
+        model: The network.
         path: What ``torch.save(module.state_dict(), path)`` wrote, see `read_tensors`.
         bgr_input: Name of the convolution that expects BGR in the file; its kernel is reversed to take RGB.
+            None: all take RGB.
+        module_name: From a layer's name to its PyTorch module's, where they differ.
 
     Raises:
         ValueError: If the file does not hold a state dict, lacks a weight, holds one in another shape, one
@@ -50,7 +58,7 @@ def load_state_dict(model: tf.keras.Model, path: str, bgr_input: str) -> None:
     """
     tensors = {name: _vector(value) for name, value in read_tensors(path).items()}
     specs = {
-        f"{layer}.{word}": outputs_first_spec(variable, layer == bgr_input)
+        f"{module_name(layer)}.{word}": outputs_first_spec(variable, layer == bgr_input)
         for (layer, word), variable in variables_by_name(model, _WORDS).items()
     }
     content = f"a state dict of {model.name}"
