@@ -1,20 +1,20 @@
-"""What the input costs: pictures a second and core, from JPEG files and from the cache, beside bare decoding.
+"""Measures the input pipeline: images per second and core, from JPEG files and from the cache.
 
     python tools/benchmark_input.py
     python tools/benchmark_input.py --images=256 --repeats=9
     python tools/benchmark_input.py --repeats=0 --steps=100
 
-The first part is measured in processor time, in turns, so that what else the machine does falls on all alike:
-bare `tf.io.decode_jpeg` of 500 x 375 pictures; the same with the exact transform, and with scaling to
-256 x 256 besides; the training pipeline (decode, scale, crop, mirror, batch) from files and from the cache of
-decoded pictures, in memory and on disk. Then our crop and mirror of a batch, every image by itself, beside
-the layers of KerasCV that do the same. --repeats=0 leaves this part out.
+The first part measures processor time, in turns, so that other load on the machine affects all alike: bare
+`tf.io.decode_jpeg` of 500 x 375 images; the same with the exact transform, without and with scaling to
+256 x 256; the training pipeline (decode, scale, crop, flip, batch) from files and from the cache, in memory
+and on disk. Then it compares our crop and flip of a batch, image by image, with the layers of KerasCV that do
+the same. --repeats=0 skips this part.
 
-The second part trains Inception V1 on batches of these pipelines and measures by the clock how long the
-training thread waits for a batch: the time in `next` by that of the whole loop, its result read back each
-step, after some steps that are not counted. "One decoder" has one thread for all the pipeline's work. The
-threads of the pipeline and of the step share the cores, as they do in training on a CPU: what decoding takes
-from the step shows as a longer step, not as waiting. --steps=0 leaves this part out.
+The second part trains Inception V1 on batches of these pipelines and measures how long the training thread
+waits for a batch: the wall time in `next` as a share of that of the whole loop, which reads back the result
+of each step, after some warm-up steps. "One decoder" gives the pipeline a single thread. The threads of the
+pipeline and of the step share the cores, as they do in training on a CPU, so the cost of decoding shows as a
+longer step rather than as waiting. --steps=0 skips this part.
 """
 
 import argparse
@@ -42,16 +42,16 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--images", type=int, default=64, help="different pictures (default: 64)")
+    parser.add_argument("--images", type=int, default=64, help="number of images (default: 64)")
     parser.add_argument("--batch_size", type=int, default=32, help="B (default: 32)")
-    parser.add_argument("--batches", type=int, default=4, help="batches a measurement (default: 4)")
-    parser.add_argument("--repeats", type=int, default=7, help="measurements of each (default: 7)")
+    parser.add_argument("--batches", type=int, default=4, help="batches per measurement (default: 4)")
+    parser.add_argument("--repeats", type=int, default=7, help="measurements of each pipeline (default: 7)")
     parser.add_argument("--steps", type=int, default=30, help="training steps measured (default: 30)")
     return parser.parse_args()
 
 
-def write_pictures(folder: Path, count: int) -> list:
-    """Writes JPEG files of 500 x 375 pixels about as large as photographs are, 60 KB; returns their paths."""
+def write_images(folder: Path, count: int) -> list:
+    """Writes JPEG files of 500 x 375 pixels and the size of photographs, 60 KB; returns their paths."""
     paths = []
     for number in range(count):
         random = np.random.default_rng(number)
@@ -64,7 +64,7 @@ def write_pictures(folder: Path, count: int) -> list:
 
 
 def sources(paths: list, batch_size: int, folder: Path) -> dict:
-    """Returns endless data sets of batches by name."""
+    """Returns infinite datasets of batches by name."""
     files = profs.datasets.ImageList.from_labels(paths, np.arange(len(paths)) // 2)
     lists = {
         "training pipeline, files": files,
@@ -85,7 +85,7 @@ def sources(paths: list, batch_size: int, folder: Path) -> dict:
 
 
 def decoding(paths: list, batch_size: int, function) -> tf.data.Dataset:
-    """Returns the data set that maps the bytes of files, in memory, and keeps nothing of the pictures."""
+    """Returns the dataset that applies a function to the bytes of files, in memory, and drops the images."""
     encoded = tf.constant([Path(path).read_bytes() for path in paths])
     return (
         tf.data.Dataset.range(len(paths))
@@ -96,13 +96,13 @@ def decoding(paths: list, batch_size: int, function) -> tf.data.Dataset:
 
 
 def layers(batch_size: int) -> dict:
-    """Returns functions that crop and mirror one batch of scaled pictures, ours and KerasCV's."""
+    """Returns functions that crop and flip one batch of scaled images, ours and KerasCV's."""
     import keras_cv
 
     images = tf.constant(np.random.default_rng(0).integers(0, 256, (batch_size, 256, 256, 3), np.uint8))
     seeds = tf.stack([tf.range(batch_size), tf.range(batch_size)], axis=1)
     crop = keras_cv.layers.RandomCrop(PREPROCESSING.crop, PREPROCESSING.crop, seed=0)
-    mirror = keras_cv.layers.RandomFlip("horizontal", seed=0)
+    flip = keras_cv.layers.RandomFlip("horizontal", seed=0)
 
     @tf.function
     def ours():
@@ -114,15 +114,15 @@ def layers(batch_size: int) -> dict:
 
     @tf.function
     def theirs():
-        return mirror(crop(tf.cast(images, tf.float32), training=True), training=True)
+        return flip(crop(tf.cast(images, tf.float32), training=True), training=True)
 
     return {"ours": ours, "KerasCV": theirs}
 
 
 def processor_seconds(call) -> float:
-    """Returns the processor time of a call, that of all threads together, until none of them works any more.
+    """Returns the processor time of a call in all threads, until they are idle again.
 
-    Pipelines run ahead: they begin and end with full buffers.
+    Pipelines prefetch: they start and end with full buffers.
     """
     begin = time.process_time()
     call()
@@ -134,7 +134,7 @@ def processor_seconds(call) -> float:
 
 
 def measure(calls: dict, repeats: int) -> dict:
-    """Returns the median processor time of each, measured in turns after one that is not counted."""
+    """Returns the median processor time of each call, measured in turns after one warm-up turn."""
     times = {name: [] for name in calls}
     for turn in range(repeats + 1):
         for name, call in calls.items():
@@ -145,9 +145,9 @@ def measure(calls: dict, repeats: int) -> dict:
 
 
 def drawing(dataset: tf.data.Dataset, count: int):
-    """Returns a function that takes some more batches of an endless data set."""
+    """Returns a function that draws the next batches of an infinite dataset."""
     options = tf.data.Options()
-    # Ending an iterator that tunes itself can take seconds.
+    # Destroying an iterator under autotune can block for seconds.
     options.autotune.enabled = False
     batches = iter(dataset.with_options(options))
 
@@ -159,7 +159,7 @@ def drawing(dataset: tf.data.Dataset, count: int):
 
 
 def waiting(dataset: tf.data.Dataset, step, count: int, warm_up: int = 6) -> tuple:
-    """Returns the seconds that training steps waited for batches, and those of the whole loop."""
+    """Returns the seconds that training steps waited for batches, and the seconds of the whole loop."""
     batches = iter(dataset)
     waited = begin = 0.0
     for number in range(warm_up + count):
@@ -173,23 +173,23 @@ def waiting(dataset: tf.data.Dataset, step, count: int, warm_up: int = 6) -> tup
 
 
 def with_one_thread(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Returns the data set with one thread for all its work."""
+    """Returns the dataset limited to one thread."""
     options = tf.data.Options()
     options.threading.private_threadpool_size = 1
     return dataset.with_options(options)
 
 
 def print_throughput(datasets: dict, arguments: argparse.Namespace) -> None:
-    """Measures and prints pictures a second and core, by bare decoding; and KerasCV's layers by ours."""
+    """Measures and prints images per second and core, and KerasCV's layers relative to ours."""
     calls = {key: drawing(dataset, arguments.batches) for key, dataset in datasets.items()}
     seconds = measure(calls, arguments.repeats)
     count = arguments.batch_size * arguments.batches
     bare = seconds["bare decode_jpeg"]
     for key, value in seconds.items():
-        print(f"{key:<38}{count / value:9,.0f} images/s a core   {bare / value:7.2f} x bare decode_jpeg")
+        print(f"{key:<38}{count / value:9,.0f} images/s per core   {bare / value:7.2f} x bare decode_jpeg")
     seconds = measure(layers(arguments.batch_size), arguments.repeats)
     print(
-        f"crop and mirror of {arguments.batch_size} images: ours {1e3 * seconds['ours']:.1f} ms, KerasCV "
+        f"crop and flip of {arguments.batch_size} images: ours {1e3 * seconds['ours']:.1f} ms, KerasCV "
         f"{1e3 * seconds['KerasCV']:.1f} ms, KerasCV / ours {seconds['KerasCV'] / seconds['ours']:.1f}"
     )
 
@@ -208,7 +208,7 @@ def print_waiting(datasets: dict, arguments: argparse.Namespace) -> None:
         waited, total = waiting(dataset, step, arguments.steps)
         print(
             f"{name:<22}{100 * waited / total:8.3f} % ({1e3 * waited / arguments.steps:.2f} of "
-            f"{1e3 * total / arguments.steps:.0f} ms a step)  (bound: {bound} %)",
+            f"{1e3 * total / arguments.steps:.0f} ms per step)  (bound: {bound} %)",
             flush=True,
         )
 
@@ -218,7 +218,7 @@ def main() -> None:
     arguments = parse_arguments()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        datasets = sources(write_pictures(folder, arguments.images), arguments.batch_size, folder)
+        datasets = sources(write_images(folder, arguments.images), arguments.batch_size, folder)
         if arguments.repeats:
             print_throughput(datasets, arguments)
         if arguments.steps:

@@ -3,10 +3,10 @@
     python tools/build_emoji_dataset.py
     python tools/build_emoji_dataset.py --package_dir=/tmp/icon_sets --output=/tmp/emoji.npz
 
-The icon sets are npm packages of exact versions, fetched with `npm pack` and checked against their recorded
-SHA-256; with --package_dir they are kept there and fetched only once. Drawings are joined by code point,
-drawn at 48 x 48 on white, and chosen by the rules in tools/emoji_dataset/selection.py. The same packages,
-resvg-py, NumPy and zlib give the same file byte for byte.
+The icon sets are npm packages of exact versions, fetched with `npm pack` and verified by their SHA-256; with
+--package_dir they are kept there and fetched only once. Icons are joined by code point, drawn at 48 x 48 on
+white, and selected by the rules of tools/emoji_dataset/selection.py. The same packages and the same versions
+of resvg-py, NumPy and zlib give the same file, byte for byte.
 
 Needs npm on the PATH and `pip install .[datasets]`. Takes some minutes and 400 MB of memory.
 """
@@ -31,7 +31,7 @@ _DEFAULT_OUTPUT = Path(__file__).resolve().parent.parent / "profs_tf" / "dataset
 
 
 def main() -> None:
-    """Fetches, joins, draws, chooses and writes."""
+    """Builds the file: fetch, join, draw, select, write."""
     arguments = _parse_arguments()
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.package_dir or Path(temporary)
@@ -52,11 +52,11 @@ def main() -> None:
 
 
 def fetch(icon_set: IconSet, folder: Path) -> Path:
-    """Returns the icon set's tarball in ``folder``, fetched from the npm registry if it is not there.
+    """Returns the icon set's tarball in ``folder``; fetches it from the npm registry if it is missing.
 
     Raises:
-        ValueError: if the tarball is not the recorded one.
-        subprocess.CalledProcessError: if npm fails; its own message goes to standard error.
+        ValueError: If npm is missing, or the tarball has another SHA-256.
+        subprocess.CalledProcessError: If npm fails; it reports on standard error.
     """
     tarball = folder / f"iconify-json-{icon_set.vendor}-{icon_set.version}.tgz"
     if not tarball.exists():
@@ -77,8 +77,8 @@ def to_arrays(drawings: dict, names: dict) -> dict:
     """Returns the arrays of the file.
 
     Args:
-        drawings: (code point sequence, vendor) -> uint8 ``[48, 48, 3]``.
-        names: vendor -> code point sequence -> icon name.
+        drawings: (Code point sequence, vendor) -> uint8 ``[48, 48, 3]``.
+        names: Vendor -> code point sequence -> icon name.
     """
     sequences = sorted({sequence for sequence, _ in drawings}, key=_by_code_points)
     vendors = [icon_set.vendor for icon_set in ICON_SETS]
@@ -97,16 +97,16 @@ def to_arrays(drawings: dict, names: dict) -> dict:
 
 
 def shuffled_classes(sequences: list) -> list:
-    """Returns the class indices in the order of the SHA-256 of their code points: a fixed shuffle.
+    """Returns the class indices sorted by the SHA-256 of their code points, a fixed shuffle.
 
-    The first half of them are the training classes.
+    The first half are the training classes.
     """
     digests = [hashlib.sha256(sequence.encode()).hexdigest() for sequence in sequences]
     return sorted(range(len(sequences)), key=digests.__getitem__)
 
 
 def _draw_all(packages: dict, names: dict) -> dict:
-    """Draws every emoji that enough vendors have: (code point sequence, vendor) -> drawing."""
+    """Returns (code point sequence, vendor) -> drawing for every emoji that enough vendors draw."""
     counts = {}
     for table in names.values():
         for sequence in table:

@@ -111,7 +111,7 @@ def test_every_source_is_credited(archive):
         assert package.startswith(f"@iconify-json/{vendor} ")
         assert package in notice
         assert source.split(", ")[-1] in notice
-        licence = source.split(", ")[-2]
+        license = source.split(", ")[-2]
         assert {"CC-BY-4.0": "CC BY 4.0", "Apache-2.0": "Apache License 2.0", "MIT": "MIT License"}[
-            licence
+            license
         ] in notice

@@ -1,4 +1,4 @@
-"""The icon sets that the emoji data set is drawn from: exact versions, licences, and whose names they use."""
+"""The icon sets that the emoji data set is drawn from: exact versions, licenses, and sources of names."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ class IconSet:
     """One vendor's drawings, as an npm package of SVG bodies.
 
     Attributes:
-        vendor: name of the set, and of the package within the ``@iconify-json`` scope.
-        version: exact version of the package.
-        sha256: checksum of the package's tarball.
-        title, author, url: what the drawings are called, who made them, and where the project is.
-        licence: SPDX identifier of the licence of the drawings.
-        names_from: empty if the package maps code points to its names itself; otherwise the sets whose names
-            it shares, in order of preference.
+        vendor: Name of the set, and of the package within the ``@iconify-json`` scope.
+        version: Exact version of the package.
+        sha256: Checksum of the package's tarball.
+        title: Name of the drawings.
+        author: Author of the drawings.
+        url: Home of the project.
+        license: SPDX identifier of the license of the drawings.
+        names_from: Empty if the package itself maps code points to names; otherwise the sets that share its
+            names, in order of preference.
     """
 
     vendor: str
@@ -25,7 +27,7 @@ class IconSet:
     title: str
     author: str
     url: str
-    licence: str
+    license: str
     names_from: tuple = ()
 
     @property
@@ -36,7 +38,7 @@ class IconSet:
     @property
     def source(self) -> str:
         """One line that credits the drawings."""
-        return f"{self.title} ({self.package} {self.version}), {self.author}, {self.licence}, {self.url}"
+        return f"{self.title} ({self.package} {self.version}), {self.author}, {self.license}, {self.url}"
 
 
 _FLUENT_URL = "https://github.com/microsoft/fluentui-emoji"
@@ -122,5 +124,5 @@ ICON_SETS = (
     ),
 )
 
-# Drawings of something else than their name says among the other vendors, or spoilt in the package.
+# Drawings that show something else than the other vendors' drawings of this name, or are corrupt.
 SKIPPED_ICONS = {"fxemoji": frozenset({"keyboard", "tramcar", "window"})}

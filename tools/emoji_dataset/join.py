@@ -22,14 +22,13 @@ _SKIN_TONES = {"1f3fb", "1f3fc", "1f3fd", "1f3fe", "1f3ff"}
 
 @dataclasses.dataclass(frozen=True)
 class Package:
-    """What is read from one icon set's package.
+    """The content of one icon set's package.
 
     Attributes:
-        icons: icon name -> its body and, where they differ from the set's, width, height, left and top.
-        size: default width and height of the set's icons.
-        aliases: icon name -> its other names. Aliases that turn or mirror an icon are not taken: a mirrored
-            copy is not a drawing of its own.
-        names: code point sequence -> icon name; empty where the package has no such table.
+        icons: Icon name -> its body and, if they differ from the set's, width, height, left and top.
+        size: Default width and height of the set's icons.
+        aliases: Icon name -> its other names, without aliases that rotate or flip the icon.
+        names: Code point sequence -> icon name; empty if the package has no such table.
     """
 
     icons: dict
@@ -38,7 +37,7 @@ class Package:
     names: dict
 
     def code_points(self) -> dict:
-        """Returns icon name or alias -> code point sequence, without names that stand for several."""
+        """Returns icon name or alias -> code point sequence, without ambiguous names."""
         found = defaultdict(set)
         for sequence, name in self.names.items():
             for other in (name, *self.aliases.get(name, ())):
@@ -96,9 +95,9 @@ def _plain_sequence(sequence: str) -> str:
 
 
 def _names_by_other_sets(vendor: str, package: Package, tables: list) -> dict:
-    """Resolves icon names through other sets' names, then the names of the Unicode standard.
+    """Resolves icon names by other sets' names, then by the names of the Unicode standard.
 
-    An icon's own name counts before its aliases. A sequence that two icons claim equally well is left out.
+    An icon's own name takes precedence over its aliases. A sequence that two icons match equally is left out.
     """
     lookups = [*tables, _unicode_names()]
     names = {}
@@ -125,13 +124,13 @@ def _names_by_other_sets(vendor: str, package: Package, tables: list) -> dict:
 
 
 def _fxemoji_code_points() -> dict:
-    """Returns icon name -> code point of the drawings that FxEmojis names in its own way."""
+    """Returns icon name -> code point for names that only FxEmojis uses."""
     lines = _FXEMOJI_FILE.read_text("utf-8").splitlines()
     return dict(line.split(" ") for line in lines if not line.startswith("#"))
 
 
 def _squashed(table: dict) -> dict:
-    """Returns the table with names without hyphens, less those that then stand for several sequences."""
+    """Returns the table with hyphens removed from the names, without names that thereby become ambiguous."""
     found = defaultdict(set)
     for name, sequence in table.items():
         found[name.replace("-", "")].add(sequence)

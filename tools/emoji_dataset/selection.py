@@ -1,14 +1,14 @@
-"""Chooses the drawings and classes that can be told apart.
+"""Selects the drawings and classes that can be told apart.
 
 Two drawings are *alike* if the root mean square difference of their pixel values, as drawn or with one of
-them mirrored left to right, is below 4 of 255. Mirrored counts because training mirrors pictures at random.
+them flipped left to right, is below 4 of 255. Flips count because training flips images at random.
 The rules, in this order:
 
-1. A drawing that hardly differs from the white ground is left out.
+1. A drawing that hardly differs from the white background is left out.
 2. Of drawings of one emoji that are alike, the first vendor's is kept.
 3. Of two emoji that two or more vendors draw alike (clock faces and arrows that mirror each other, "person"
-   and "man" of some activities), the one with more drawings is kept, then the one with lesser code points.
-4. A drawing that is alike to one of another emoji tells neither: both are left out.
+   and "man" of some activities), the one with more drawings is kept, then the one with lower code points.
+4. Two drawings of different emoji that are alike are both left out.
 5. An emoji with fewer than 6 drawings left is left out.
 """
 
@@ -36,7 +36,7 @@ def select(drawings: dict) -> dict:
         drawings: (code point sequence, vendor) -> uint8 ``[S, S, 3]``, vendors in order of preference.
 
     Returns:
-        The drawings that are kept, same form and order. O(n^2) time for n drawings.
+        The remaining drawings, in the same form and order. O(n^2) time for n drawings.
     """
     kept = {key: drawing for key, drawing in drawings.items() if not is_faint(drawing)}
     alike = alike_pairs(kept)
@@ -64,8 +64,8 @@ def class_sizes(drawings: dict) -> dict:
 def alike_pairs(drawings: dict) -> list:
     """Returns the pairs of keys whose drawings are alike, each pair in the order of ``drawings``.
 
-    Means of blocks of pixels are compared first: they cannot differ by more than the pixels do (the hundredth
-    part above the bound is for rounding).
+    Means of blocks of pixels are compared first: they never differ by more than the pixels do. The factor
+    1.01 allows for rounding.
     """
     keys = list(drawings)
     pixels = np.stack([drawings[key] for key in keys])
@@ -89,7 +89,7 @@ def _mean_square(rows: np.ndarray) -> np.ndarray:
 
 
 def _twins(drawings: dict, alike: list) -> set:
-    """Returns the sequences that rule 3 leaves out."""
+    """Returns the code point sequences that rule 3 leaves out."""
     vendors = defaultdict(set)
     for (first, vendor), (second, other_vendor) in alike:
         if vendor == other_vendor:
