@@ -24,7 +24,7 @@ def parts():
     return datasets.load("emoji")
 
 
-def test_the_file_is_the_one_the_tool_wrote():
+def test_the_file_is_the_one_that_the_tool_built():
     assert hashlib.sha256(FILE.read_bytes()).hexdigest() == SHA256
     assert FILE.stat().st_size <= 12e6
 
@@ -58,7 +58,7 @@ def test_names_belong_to_code_points(archive, code_points, name):
     assert archive["class_names"][index] == name
 
 
-def test_halves_of_the_recorded_class_order_train_and_test(archive, parts):
+def test_the_halves_of_the_recorded_class_order_train_and_test(archive, parts):
     order = archive["class_order"]
     assert sorted(order) == list(range(1123))
     assert not np.array_equal(order, np.sort(order))
@@ -76,16 +76,16 @@ def test_halves_of_the_recorded_class_order_train_and_test(archive, parts):
     ]
 
 
-def test_no_picture_is_blank(archive):
+def test_no_image_is_blank(archive):
     ink = (archive["images"].min(axis=3) < 255 - 48).mean(axis=(1, 2))
     assert ink.min() >= 0.02
     assert ink.max() <= 1.0
-    # Nearly all drawings leave some of the white ground at the corners.
+    # Nearly all drawings leave the white background visible at some corner.
     corners = archive["images"][:, [0, 0, -1, -1], [0, -1, 0, -1]]
     assert np.mean((corners > 250).all(axis=2).any(axis=1)) > 0.9
 
 
-def test_drawings_are_centred(archive):
+def test_drawings_are_centered(archive):
     ink = archive["images"].min(axis=3) < 250
     for axis, size in ((1, 48), (2, 48)):
         covered = ink.any(axis=3 - axis)
@@ -94,7 +94,7 @@ def test_drawings_are_centred(archive):
         assert np.abs(np.median(first + last) - (size - 1)) <= 1
 
 
-def test_no_two_classes_share_a_picture_also_not_mirrored(archive):
+def test_no_two_classes_share_an_image_even_flipped(archive):
     classes = defaultdict(set)
     for image, label in zip(archive["images"], archive["labels"]):
         classes[image.tobytes()].add(label)

@@ -197,13 +197,13 @@ def test_the_contents_decide_not_the_name(kind, by_tensorflow, name, tmp_path):
 
 
 def test_gif_and_bmp_with_palette(tmp_path):
-    picture = Image.fromarray(COLORS).quantize(64)
+    image = Image.fromarray(COLORS).quantize(64)
     moving, bitmap = tmp_path / "a.gif", tmp_path / "a.bmp"
-    picture.save(moving, transparency=7, save_all=True, append_images=[picture.transpose(Image.ROTATE_180)])
-    picture.save(bitmap)
-    expected = np.asarray(picture.convert("RGB")).copy()
+    image.save(moving, transparency=7, save_all=True, append_images=[image.transpose(Image.ROTATE_180)])
+    image.save(bitmap)
+    expected = np.asarray(image.convert("RGB")).copy()
     np.testing.assert_array_equal(read(bitmap), expected)
-    expected[np.asarray(picture) == 7] = 255
+    expected[np.asarray(image) == 7] = 255
     np.testing.assert_array_equal(read(moving), expected)
 
 
@@ -317,13 +317,13 @@ def test_other_errors_pass_unchanged():
 
 
 def test_encoded_images_are_decoded_correctly_by_tensorflow(tmp_path):
-    turned, plain = tmp_path / "turned.jpg", tmp_path / "plain.jpg"
-    Image.fromarray(COLORS).save(turned, exif=exif(6))
+    oriented, plain = tmp_path / "oriented.jpg", tmp_path / "plain.jpg"
+    Image.fromarray(COLORS).save(oriented, exif=exif(6))
     Image.fromarray(COLORS).save(plain)
     assert read_encoded(plain) == plain.read_bytes()
-    np.testing.assert_array_equal(decode(read_encoded(turned)), read(turned))
+    np.testing.assert_array_equal(decode(read_encoded(oriented)), read(oriented))
     assert np.abs(decode(reencode_as_png(plain)).numpy() - read(plain)).max() <= 1
-    assert read_all_encoded([plain, turned]) == [read_encoded(plain), read_encoded(turned)]
+    assert read_all_encoded([plain, oriented]) == [read_encoded(plain), read_encoded(oriented)]
 
 
 def test_files_read_together_are_those_read_one_by_one(tmp_path):
@@ -331,7 +331,7 @@ def test_files_read_together_are_those_read_one_by_one(tmp_path):
     Image.fromarray(COLORS).save(tmp_path / "plain.png")
     Image.fromarray(COLORS).save(tmp_path / "animated.gif")
     Image.fromarray(COLORS).save(cut)
-    # A header that TensorFlow cannot parse, of a file that is a picture by its first bytes.
+    # By its first bytes a JPEG file, with a header that TensorFlow cannot parse.
     cut.write_bytes(cut.read_bytes()[:20])
     sound = [tmp_path / "plain.png", tmp_path / "animated.gif"]
     assert read_all_encoded(sound) == [read_encoded(path) for path in sound]

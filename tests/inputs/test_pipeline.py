@@ -99,7 +99,7 @@ def test_evaluation_keeps_the_order_and_the_last_short_batch():
     np.testing.assert_array_equal(np.concatenate(batches), PIXELS)
 
 
-def test_augmented_picture_is_that_of_images():
+def test_the_augmentation_is_that_of_prepare_for_training():
     sampler = BatchSampler(LABELS, 6, 2, seed=5)
     shifted = Preprocessing(resize=12, crop=12, shift=3)
     image = take(train_pipeline(in_memory(), sampler, shifted), 3)[2][0][4]
@@ -111,7 +111,7 @@ def test_augmented_picture_is_that_of_images():
     )
 
 
-def test_pipeline_is_endless_for_keras():
+def test_the_pipeline_is_infinite_for_keras():
     dataset = train_pipeline(in_memory(), BatchSampler(LABELS, 6))
     assert dataset.cardinality() == tf.data.INFINITE_CARDINALITY
     assert dataset.element_spec[0] == tf.TensorSpec([6, 12, 12, 3], tf.uint8)
@@ -126,13 +126,13 @@ def triangle_weights(old, new):
     """The antialiased linear filter as a matrix [new, old]: each output averages what its triangle covers."""
     scale = old / new
     radius = max(scale, 1.0)
-    centres = (np.arange(new) + 0.5) * scale - 0.5
-    weights = np.maximum(0.0, 1.0 - np.abs(np.arange(old) - centres[:, None]) / radius)
+    centers = (np.arange(new) + 0.5) * scale - 0.5
+    weights = np.maximum(0.0, 1.0 - np.abs(np.arange(old) - centers[:, None]) / radius)
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-def prepared_by_hand(path, box, preprocessing, seed, step, position):
-    """One picture on its whole way, by Pillow and NumPy; only the random numbers are TensorFlow's."""
+def prepared_without_tensorflow(path, box, preprocessing, seed, step, position):
+    """The whole preprocessing of one image by Pillow and NumPy; only the random numbers are TensorFlow's."""
     with Image.open(path) as file:
         picture = np.asarray(ImageOps.exif_transpose(file).convert("RGB")).astype(np.float64)
     left, top, width, height = box
@@ -153,13 +153,11 @@ def prepared_by_hand(path, box, preprocessing, seed, step, position):
 
 
 def save_photographs(folder):
-    """Twelve pictures as they come: JPEG, turned JPEG, grey, CMYK, PNG, GIF."""
+    """Twelve images as users have them: JPEG with and without EXIF orientation, gray, CMYK, PNG, GIF."""
     random = np.random.default_rng(1)
     paths = []
     for number in range(12):
-        colours = Image.fromarray(random.integers(0, 256, (6, 8, 3), np.uint8)).resize(
-            (64, 48), Image.BICUBIC
-        )
+        colors = Image.fromarray(random.integers(0, 256, (6, 8, 3), np.uint8)).resize((64, 48), Image.BICUBIC)
         kind = number % 6
         path = folder / f"{number}.{'png' if kind == 4 else 'gif' if kind == 5 else 'jpg'}"
         exif = Image.Exif()
@@ -167,20 +165,22 @@ def save_photographs(folder):
             exif[0x112] = 6
         mode = {2: "L", 3: "CMYK"}.get(kind, "RGB")
         options = {"exif": exif, "quality": 92} if kind < 4 else {}
-        colours.convert(mode).save(path, **options)
+        colors.convert(mode).save(path, **options)
         paths.append(str(path))
     return paths
 
 
 @pytest.mark.parametrize("preprocessing", [Preprocessing(24, 17, 3), Preprocessing(50, 50, 0)])
-def test_a_picture_comes_through_as_by_hand(preprocessing, tmp_path):
+def test_images_equal_those_prepared_without_tensorflow(preprocessing, tmp_path):
     paths = save_photographs(tmp_path)
     boxes = np.tile(np.float32([5, 7, 40, 33]), [12, 1])
     files = ImageList.from_labels(paths, np.repeat(np.arange(4), 3), boxes=boxes)
     sampler = BatchSampler(files.labels, 8, 2, seed=9)
     for step, (images, _, _) in enumerate(take(train_pipeline(files, sampler, preprocessing), 3)):
         for position, index in enumerate(sampler.batch(step).indices):
-            expected = prepared_by_hand(paths[index], (5, 7, 40, 33), preprocessing, 9, step, position)
+            expected = prepared_without_tensorflow(
+                paths[index], (5, 7, 40, 33), preprocessing, 9, step, position
+            )
             assert np.abs(images[position] - expected).max() <= 1, paths[index]
 
 

@@ -13,7 +13,7 @@ SIDE = 48  # pixels
 
 
 def draw_icon(package: Package, name: str) -> np.ndarray:
-    """Returns uint8 ``[48, 48, 3]``, RGB on white; an icon that is not square is centered, its aspect kept."""
+    """Returns uint8 ``[48, 48, 3]``, RGB on white; icons that are not square are centered."""
     icon = package.icons[name]
     width, height = icon.get("width", package.size[0]), icon.get("height", package.size[1])
     view_box = f"{icon.get('left', 0)} {icon.get('top', 0)} {width} {height}"
