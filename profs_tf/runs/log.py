@@ -1,4 +1,4 @@
-"""The log of a run: one row an epoch in a CSV file, and the same figures for TensorBoard."""
+"""The log of a run: one row per epoch in a CSV file, and the same figures for TensorBoard."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from profs_tf.utils.files import write_atomically
 if TYPE_CHECKING:
     from profs_tf.callbacks.recall import RecallCallback
 
-# The columns that come first; the evaluation's follow in the order in which they are first reported.
+# The first columns; those of the evaluation follow in the order in which they are first reported.
 _COLUMNS = (
     "epoch",
     "step",
@@ -31,10 +31,10 @@ _COLUMNS = (
 
 
 class RunLog(tf.keras.callbacks.Callback):
-    """Writes an epoch's figures when it ends; must come after the callbacks that add to the logs.
+    """Writes the figures of each epoch; must come after the callbacks that add to Keras's logs.
 
-    On resuming, rows of epochs that are run again are dropped first, so that the log of a killed and resumed
-    run is that of one never killed but for the columns of time (`images_per_second`, `evaluation_seconds`).
+    When a run is resumed, rows of epochs that are repeated are dropped first: the log of a killed and resumed
+    run equals that of an uninterrupted one except for times (`images_per_second`, `evaluation_seconds`).
     """
 
     def __init__(
@@ -44,13 +44,13 @@ class RunLog(tf.keras.callbacks.Callback):
         batch_size: int,
         recall: Optional[RecallCallback] = None,
     ) -> None:
-        """Prepares the files; reads the rows that are there.
+        """Reads the existing rows.
 
         Args:
-            csv_path: the CSV file, written anew and atomically after every epoch.
-            events: writes for TensorBoard; one for a folder, since TensorBoard leaves a file for the next.
+            csv_path: The CSV file, replaced atomically after every epoch.
+            events: Writer for TensorBoard; one per folder, since TensorBoard reads one file at a time.
             batch_size: B, for `images_per_second`.
-            recall: the `RecallCallback` whose `untrained` figures become the row of epoch 0, or None.
+            recall: The `RecallCallback` whose `untrained` figures become the row of epoch 0, or None.
         """
         super().__init__()
         self._path = csv_path
@@ -63,7 +63,7 @@ class RunLog(tf.keras.callbacks.Callback):
         self._batch_began = 0.0
 
     def keep_epochs(self, epochs: int) -> None:
-        """Drops the rows after so many epochs."""
+        """Drops the rows of later epochs."""
         self.rows = [row for row in self.rows if int(row["epoch"]) <= epochs]
 
     def on_epoch_begin(self, epoch: int, logs: Optional[dict[str, float]] = None) -> None:
@@ -105,7 +105,7 @@ class RunLog(tf.keras.callbacks.Callback):
 
 
 def format_log(rows: Sequence[Mapping[str, str]]) -> str:
-    """Returns rows (dicts) as CSV text; a figure that a row lacks is left empty."""
+    """Returns rows as CSV text; figures that a row lacks are left empty."""
     names = dict.fromkeys(name for name in _COLUMNS if any(name in row for row in rows))
     names.update(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
@@ -146,5 +146,5 @@ def metrics_of_log(path: Path, ks: Sequence[int]) -> dict[str, dict[str, float]]
 
 
 def _plain(value: Union[float, str]) -> str:
-    """Returns the shortest text that gives the same number back."""
+    """Returns the shortest text that reads back as the same number."""
     return str(value) if isinstance(value, (int, str)) else repr(float(value))

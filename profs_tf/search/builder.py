@@ -62,7 +62,9 @@ def _build(
     missing = [(key, part) for key, part in zip(keys, parts) if not (finished.has(key) or chunks.has(key))]
     num_images = len(source.names)
     done = num_images - sum(part.stop - part.start for _, part in missing)
-    with tqdm(total=num_images, initial=done, desc="index", unit=" images", disable=not progress) as bar:
+    with tqdm(
+        total=num_images, initial=done, desc="index", unit=" images", disable=None if progress else True
+    ) as bar:
         for key, chunk in _embed_chunks(source, model, missing, batch_size, skip_unreadable, bar):
             chunks.write(key, chunk)
 

@@ -18,6 +18,7 @@ from profs_tf.inputs.decoding import read_all_encoded, reencode_as_png
 from profs_tf.inputs.preprocessing import Preprocessing, prepare_for_evaluation
 from profs_tf.inputs.tf_decoding import decode
 from profs_tf.utils.errors import first_line
+from profs_tf.utils.progress import Progress
 
 FLOAT_SIGNATURE = "serving_default"
 UINT8_SIGNATURE = "uint8_images"
@@ -115,7 +116,7 @@ def embed_with_saved(
         )
     images = image_list.images
     embed = load_signature(path, UINT8_SIGNATURE if image_list.is_in_memory else ENCODED_SIGNATURE)
-    bar = tf.keras.utils.Progbar(len(image_list), verbose=1 if progress else 0, unit_name="image")
+    bar = Progress("embed", len(image_list), progress)
     embeddings = []
     for start in range(0, len(image_list), batch_size):
         part = slice(start, start + batch_size)
@@ -124,7 +125,8 @@ def embed_with_saved(
         else:
             embedded = embed_files(embed, images[part])
         embeddings.append(embedded["embeddings"].numpy())
-        bar.add(len(images[part]))
+        bar.advance(units=len(images[part]))
+    bar.finish()
     return np.concatenate(embeddings)
 
 

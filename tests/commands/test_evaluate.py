@@ -20,6 +20,8 @@ def test_gives_the_training_runs_best_figures(whole_run, pictures, tmp_path):
         "--ks=1,2",
         f"--output_json={output}",
     )
+    # Its output is a file here: no bar that is redrawn.
+    assert not {"\r", "\b"} & set(done.stdout + done.stderr)
     best = json.loads((folder / "metrics.json").read_text())["best"]
     report = json.loads(output.read_text())
     for name in ("recall@1", "recall@2"):
