@@ -1,4 +1,4 @@
-"""Writes an embedder in the formats asked for, and only if each gives what the Keras model gives.
+"""Exports an embedder in several formats, each compared with the Keras model before anything is written.
 
 Shapes: N images, H x W their size in pixels, D the embedding dimension.
 """
@@ -26,14 +26,14 @@ from profs_tf.utils.files import write_atomically
 
 SAVED_MODEL = "saved_model"
 CARD = "MODEL_CARD.md"
-_SAMPLE = 4
+_SAMPLE_SIZE = 4
 
 
 class Format(NamedTuple):
-    """A format that an embedder can be written in."""
+    """An export format."""
 
     file: str
-    """Its name in the folder; "" where the folder itself is the model."""
+    """Its name in the folder; "" if the folder itself is the model."""
     bound: float
     """Largest difference from the Keras model's embeddings."""
 
@@ -47,15 +47,11 @@ FORMATS = {
 
 
 class ExportMismatchError(ArithmeticError):
-    """What was exported does not give the Keras model's embeddings."""
+    """An exported model differs from the Keras model."""
 
 
 def check_formats(names: Sequence[str]) -> None:
-    """Refuses formats that are unknown, or whose libraries are missing.
-
-    Raises:
-        ValueError: with the valid names, or what to install.
-    """
+    """Raises ValueError for unknown formats, and for those whose libraries are not installed."""
     if not names:
         raise ValueError(f"`formats` must name at least one of {', '.join(FORMATS)}, got none.")
     for name in names:
@@ -66,16 +62,16 @@ def check_formats(names: Sequence[str]) -> None:
 
 
 def sample_of(image_list: ImageList, preprocessing: Preprocessing) -> list[np.ndarray]:
-    """Returns a few pictures evenly spread over a data set, scaled as the evaluation does, uint8 [S, S, 3].
+    """Returns a few pictures evenly spread over a data set, scaled as in the evaluation, uint8 [S, S, 3].
 
-    A scaled value half way between two grey levels is rounded either way by different runtimes, and a deep
-    network may make more of it than a bound allows. Of scaled pictures, scaling is exact.
+    Runtimes may round a scaled value half way between two integers differently, and a deep network may
+    amplify that beyond the bound. Scaling an already scaled picture is exact.
 
     Raises:
-        UnreadableImageError: if a file cannot be read; the message names it.
+        UnreadableImageError: If a file cannot be read; the message names it.
     """
-    places = np.linspace(0, len(image_list) - 1, min(_SAMPLE, len(image_list))).astype(int)
-    chosen = [image_list.images[place] for place in places]
+    indices = np.linspace(0, len(image_list) - 1, min(_SAMPLE_SIZE, len(image_list))).astype(int)
+    chosen = [image_list.images[index] for index in indices]
     pictures = [picture if isinstance(picture, np.ndarray) else read_image(picture) for picture in chosen]
     if not preprocessing.resize:
         return pictures
@@ -94,45 +90,45 @@ def export_embedder(
 ) -> dict[str, float]:
     """Writes the formats and the model card into a new folder: all of them, or nothing.
 
-    Everything is made and checked in a folder beside it, which then gets its name.
+    All files are written and checked in a temporary folder beside it, which is then renamed.
 
     Args:
         folder: to write; it must not exist.
         names: formats, see `FORMATS`.
         embedder: Keras model from images [N, crop, crop, 3] to [N, D].
-        preprocessing: the evaluation's.
-        pictures: what the formats are tried on, each uint8 [H, W, 3].
-        card: from what is returned here to the text of the model card.
-        portable_embedder: the same model computing in float32, for the formats other than SavedModel; None
-            where `embedder` does.
+        preprocessing: that of the evaluation.
+        pictures: test inputs of the formats, each uint8 [H, W, 3].
+        card: makes the text of the model card from the returned differences.
+        portable_embedder: the same model computing in float32, for all formats but SavedModel; None if
+            `embedder` computes in float32.
 
     Returns:
-        For each format the largest difference from the Keras model.
+        The largest difference from the Keras model by format.
 
     Raises:
-        ValueError: if a format is unknown, or its libraries are missing.
-        ExportMismatchError: if a format gives other embeddings than the Keras model.
+        ValueError: If a format is unknown, or its libraries are not installed.
+        ExportMismatchError: If a format differs from the Keras model.
     """
     check_formats(names)
     target = Path(folder)
-    begun = target.with_name(f".{target.name}.part")
-    shutil.rmtree(begun, ignore_errors=True)
-    begun.mkdir(parents=True)
+    temporary = target.with_name(f".{target.name}.part")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
     try:
         differences = {
             name: _write(
                 name,
-                begun,
+                temporary,
                 embedder if name == SAVED_MODEL else portable_embedder or embedder,
                 preprocessing,
                 pictures,
             )
             for name in sorted(names, key=list(FORMATS).index)
         }
-        write_atomically(begun / CARD, card(differences))
-        os.rename(begun, target)
+        write_atomically(temporary / CARD, card(differences))
+        os.rename(temporary, target)
     finally:
-        shutil.rmtree(begun, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
     return differences
 
 
@@ -143,7 +139,7 @@ def _write(
     preprocessing: Preprocessing,
     pictures: Sequence[np.ndarray],
 ) -> float:
-    """Writes one format and tries it; returns the largest difference."""
+    """Writes one format; returns its largest difference from the Keras model."""
     if name == SAVED_MODEL:
         save_embedder(embedder, preprocessing, folder)
         embed = _saved_embedding(folder)
@@ -187,17 +183,17 @@ def check_agreement(
 
     Args:
         name: of the format.
-        embed: from images uint8 [1, H, W, 3] to embeddings [1, D], by the format.
+        embed: maps images uint8 [1, H, W, 3] to embeddings [1, D], in the format.
         embedder: the Keras model.
-        preprocessing: the evaluation's.
+        preprocessing: that of the evaluation.
         pictures: each uint8 [H, W, 3].
 
     Returns:
-        The largest absolute difference, in parts of the largest absolute value where that is above 1 (as it
-        may be where embeddings are not of unit length).
+        The largest absolute difference, relative to the largest absolute value if that is above 1 (which
+        embeddings without unit length may have).
 
     Raises:
-        ExportMismatchError: if it is above the format's bound, or not a number.
+        ExportMismatchError: If it is above the format's bound, or not a number.
     """
     largest = 0.0
     for picture in pictures:

@@ -1,4 +1,4 @@
-"""The model card: what an exported embedder is, how it was made, what it gives, and how it is used."""
+"""The model card of an exported embedder: training, figures, preprocessing, files, and how to load it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.serving.formats import FORMATS
 from profs_tf.version import __version__
 
-# Figures of a log or of metrics.json that are shares; `recall@K` are more.
-_SHARES = ("mrr", "nmi", "f1", "ami")
+# Figures of a log or of metrics.json that are fractions, besides `recall@K`.
+_FRACTIONS = ("mrr", "nmi", "f1", "ami")
 
 _METHODS = {
     "profs": "PROFS, alternating projections onto feasible sets (Can, Gürbüz, Alatan)",
@@ -36,22 +36,22 @@ _LOADING["tflite_float16"] = _LOADING["tflite"]
 
 
 class Trained(NamedTuple):
-    """What the card tells of a run besides its configuration."""
+    """What the card says of a run besides its configuration."""
 
     train_images: ImageList
     """The training split."""
     test_images: ImageList
-    """The split that was evaluated."""
+    """The evaluated split."""
     steps_per_projection: int
     loss_options: dict[str, Any]
-    """All of the loss, given or by default."""
+    """All options of the loss, set or by default."""
     normalized: bool
     """Whether embeddings have unit length."""
     num_weights: int
     metrics: dict[str, dict[str, float]]
-    """`untrained` and `best`, each a report by name; empty where nothing was evaluated."""
+    """`untrained` and `best`, each {name: figure}; empty if nothing was evaluated."""
     origin: str
-    """Of the weights with which training began."""
+    """Of the weights before training."""
 
 
 def model_card(
@@ -61,14 +61,15 @@ def model_card(
 
     Args:
         config: of the run.
-        preprocessing: the evaluation's.
-        differences: format to the largest difference found from the Keras model.
-        trained: what the run used and gave.
+        preprocessing: that of the evaluation.
+        differences: {format: largest difference from the Keras model}.
+        trained: data and results of the run.
     """
+    tested = "validation" if config.validation_classes is not None else "test"
     sections = (
         f"# {config.backbone} embedder, {config.dataset}\n",
-        _training(config, trained),
-        _figures(trained.metrics),
+        _training(config, trained, tested),
+        _figures(trained.metrics, tested),
         _preprocessing(preprocessing),
         _embeddings(config, trained),
         _files(differences),
@@ -78,9 +79,8 @@ def model_card(
     return "\n".join(section for section in sections if section)
 
 
-def _training(config: Config, trained: Trained) -> str:
+def _training(config: Config, trained: Trained, tested: str) -> str:
     options = ", ".join(f"{name} = {value}" for name, value in trained.loss_options.items())
-    tested = "validation" if config.validation_classes is not None else "test"
     num_shared = len(shared_classes(trained.train_images, trained.test_images))
     rows = {
         "data": config.dataset,
@@ -104,10 +104,10 @@ def _split(images: ImageList) -> str:
     return f"{len(images):,} images of {images.num_classes:,} classes"
 
 
-def _figures(reports: Mapping[str, Mapping[str, float]]) -> str:
+def _figures(reports: Mapping[str, Mapping[str, float]], tested: str) -> str:
     if not reports:
         return "## Figures\n\nNothing was evaluated.\n"
-    names = [name for name in reports.get("best", reports.get("untrained", {})) if _is_share(name)]
+    names = [name for name in reports.get("best", reports.get("untrained", {})) if _is_fraction(name)]
     rows = []
     for line, title in (("untrained", "before training"), ("best", "this embedder")):
         report = reports.get(line, {})
@@ -115,30 +115,30 @@ def _figures(reports: Mapping[str, Mapping[str, float]]) -> str:
             epoch = f", epoch {report['epoch']:g}" if line == "best" else ""
             cells = (f"{100 * report[name]:.2f}" if name in report else "" for name in names)
             rows.append((title + epoch, *cells))
-    return "## Figures, in percent, on classes that did not train\n\n" + _table(("", *names), rows)
+    return f"## Figures on the {tested} split, in percent\n\n" + _table(("", *names), rows)
 
 
-def _is_share(name: str) -> bool:
-    return name.startswith("recall@") or name in _SHARES
+def _is_fraction(name: str) -> bool:
+    return name.startswith("recall@") or name in _FRACTIONS
 
 
 def _preprocessing(preprocessing: Preprocessing) -> str:
-    side, crop = preprocessing.resize, preprocessing.crop
+    size, crop = preprocessing.resize, preprocessing.crop
     scaling = (
-        f"scaled to {side} x {side} pixels, the aspect not kept, bilinearly with antialiasing"
-        if side
+        f"scaled to {size} x {size} pixels whatever the aspect ratio, bilinearly with antialiasing"
+        if size
         else "not scaled"
     )
     rows = [
         ("channels", "RGB, in this order"),
-        ("values", "0 to 255; float values are rounded to whole ones. The network scales them itself"),
+        ("values", "0 to 255; float values are rounded to integers. The network normalizes them itself"),
         ("resize", scaling),
         ("crop", f"the central {crop} x {crop} pixels"),
     ]
     return (
         "## Preprocessing\n\n"
         + _table(("", ""), rows)
-        + "\nEvery format holds it: give pictures of any size.\n"
+        + "\nEvery format includes it: pass pictures of any size.\n"
     )
 
 
@@ -146,11 +146,11 @@ def _embeddings(config: Config, trained: Trained) -> str:
     distance = (
         "Euclidean, or cosine similarity, which ranks the same"
         if trained.normalized
-        else "Euclidean; cosine similarity ranks otherwise"
+        else "Euclidean; cosine similarity ranks differently"
     )
     rows = [
         ("dimension", f"{config.embedding_dim}, float32"),
-        ("length", "1 (normalised)" if trained.normalized else "any (not normalised)"),
+        ("length", "1 (normalized)" if trained.normalized else "any (not normalized)"),
         ("distance", distance),
     ]
     return "## Embeddings\n\n" + _table(("", ""), rows)
@@ -163,8 +163,8 @@ def _files(differences: dict[str, float]) -> str:
     ]
     table = _table(("format", "file", "differs by", "at most"), rows)
     return (
-        "## Files\n\nEach was compared with the Keras model on scaled pictures of the evaluated split: the "
-        "largest difference of an embedding's values. Scaling itself may round halves the other way.\n\n"
+        "## Files\n\nThe largest difference of an embedding's values from the Keras model's, on scaled "
+        "pictures of the evaluated split. Scaling itself may round halves differently.\n\n"
         f"{table}"
     )
 

@@ -1,4 +1,4 @@
-"""The embedder as an ONNX model, and how one is run. Needs the extra `onnx`.
+"""Converts the embedder to ONNX, and runs it. Needs the extra `onnx`.
 
 Shapes: N images, H x W their size in pixels, D the embedding dimension.
 """
@@ -10,15 +10,15 @@ import importlib
 import numpy as np
 import tensorflow as tf
 
-# Of 2021: the first with all that is used here, so that old runtimes take the file.
+# Of 2021: the oldest with all operations used here, so that old runtimes can read the file.
 _OPERATOR_SET = 15
 
 
 def require_onnx() -> None:
-    """Refuses to go on without the libraries.
+    """Checks that the libraries are installed.
 
     Raises:
-        ValueError: if tf2onnx or onnxruntime cannot be imported; the message says how to get them.
+        ValueError: If tf2onnx or onnxruntime cannot be imported; the message says how to install them.
     """
     for name in ("tf2onnx", "onnxruntime"):
         try:
@@ -34,10 +34,10 @@ def to_onnx(function: tf.types.experimental.GenericFunction) -> bytes:
     """Converts to an ONNX model with the input `images` and the output `embeddings`.
 
     Args:
-        function: what `portable_function` returned.
+        function: the result of `portable_function`.
 
     Returns:
-        The file's content.
+        The bytes of the file.
     """
     import tf2onnx
 
@@ -48,10 +48,10 @@ def to_onnx(function: tf.types.experimental.GenericFunction) -> bytes:
 
 
 def embed_by_onnx(content: bytes, images: np.ndarray) -> np.ndarray:
-    """Embeds images by an ONNX model.
+    """Embeds images with an ONNX model.
 
     Args:
-        content: of the file.
+        content: bytes of the file.
         images: [N, H, W, 3], RGB with values 0 to 255, of any numeric dtype.
 
     Returns:

@@ -1,9 +1,9 @@
-"""The embedder and its evaluation preprocessing as one function of plain operations.
+"""The embedder and its evaluation preprocessing as one function that TensorFlow Lite and ONNX can express.
 
-`tf.image.resize` with antialiasing is an operation that neither TensorFlow Lite nor ONNX has. It is linear in
-the image, and separable: here it is two matrix products, whose matrices are computed from the image's size.
+Neither has an operation for `tf.image.resize` with antialiasing. It is linear in the image, and separable:
+here it is two matrix products, whose matrices are computed from the image's size.
 
-Shapes: N images, H x W their size in pixels, S the side after scaling, D the embedding dimension.
+Shapes: N images, H x W their size in pixels, S the size after scaling, D the embedding dimension.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ def portable_function(
 ) -> tf.types.experimental.GenericFunction:
     """Returns the function from `images` to `embeddings` that the portable formats hold.
 
-    `images` is float32 [N, H, W, 3], RGB with values 0 to 255, rounded to whole ones first; N, H and W may be
-    anything. `embeddings` is float32 [N, D]. Scaling and cropping are those of the evaluation, but for
-    rounding: where a scaled value lies half way between two grey levels, the other may be taken.
+    `images` is float32 [N, H, W, 3] of any N, H and W, RGB with values 0 to 255, rounded to integers first.
+    `embeddings` is float32 [N, D]. Scaling and cropping are those of the evaluation, except for rounding: a
+    scaled value half way between two integers may be rounded to the other one.
 
-    Cost: scaling takes 3 N S W (H + S) multiplications beside the embedder's.
+    Scaling takes 3 N S W (H + S) multiplications besides those of the embedder.
 
     Args:
         embedder: Keras model from images [N, crop, crop, 3] to [N, D], all in float32.
-        preprocessing: the evaluation's.
+        preprocessing: that of the evaluation.
     """
     crop = preprocessing.crop
 
     @tf.function(input_signature=[tf.TensorSpec([None, None, None, 3], tf.float32, name="images")])
     def embed_images(images: tf.Tensor) -> dict[str, tf.Tensor]:
-        scaled = scale(_whole(images), preprocessing.resize)
+        scaled = scale(_rounded(images), preprocessing.resize)
         top, left = ((tf.shape(scaled)[axis] - crop) // 2 for axis in (1, 2))
         cropped = scaled[:, top : top + crop, left : left + crop]
         prepared = tf.ensure_shape(cropped, [None, crop, crop, 3])
@@ -41,42 +41,42 @@ def portable_function(
     return embed_images
 
 
-def scale(images: tf.Tensor, side: int) -> tf.Tensor:
-    """Scales images to `side` x `side`, bilinearly with antialiasing, rounded to whole values.
+def scale(images: tf.Tensor, size: int) -> tf.Tensor:
+    """Scales images to `size` x `size`, bilinearly with antialiasing, and rounds to integers.
 
     Args:
         images: float32 [N, H, W, 3].
-        side: S; 0 leaves the size.
+        size: S; 0 keeps the images' size.
 
     Returns:
         float32 [N, S, S, 3].
     """
-    if not side:
+    if not size:
         return images
-    size = tf.shape(images)
+    shape = tf.shape(images)
     planes = tf.transpose(images, [0, 3, 1, 2])
-    rows_scaled = tf.matmul(scaling_matrix(size[1], side), planes)
-    scaled = tf.matmul(rows_scaled, tf.transpose(scaling_matrix(size[2], side)))
-    return _whole(tf.transpose(scaled, [0, 2, 3, 1]))
+    rows_scaled = tf.matmul(scaling_matrix(shape[1], size), planes)
+    scaled = tf.matmul(rows_scaled, tf.transpose(scaling_matrix(shape[2], size)))
+    return _rounded(tf.transpose(scaled, [0, 2, 3, 1]))
 
 
-def scaling_matrix(length: tf.Tensor, side: int) -> tf.Tensor:
-    """Returns the weights by which the pixels of a line make those of a scaled one, float32 [S, length].
+def scaling_matrix(length: tf.Tensor, size: int) -> tf.Tensor:
+    """Returns the weights of the old pixels of a line in each new pixel, float32 [S, length].
 
-    The kernel is a triangle around each new pixel's centre, as wide as the new pixels are apart, at least two
-    old pixels; each row sums to 1.
+    The kernel is a triangle around each new pixel's center whose half width is the distance of new pixels, at
+    least one old pixel; each row sums to 1.
 
     Args:
         length: pixels of the line, int32 scalar.
-        side: S, those of the scaled line.
+        size: S, pixels of the scaled line.
     """
-    step = tf.cast(length, tf.float32) / side
-    centres = (tf.range(side, dtype=tf.float32) + 0.5) * step - 0.5
-    places = tf.cast(tf.range(length), tf.float32)
-    away = tf.abs(centres[:, tf.newaxis] - places[tf.newaxis, :])
-    weights = tf.nn.relu(1.0 - away / tf.maximum(step, 1.0))
+    step = tf.cast(length, tf.float32) / size
+    centers = (tf.range(size, dtype=tf.float32) + 0.5) * step - 0.5
+    pixels = tf.cast(tf.range(length), tf.float32)
+    distances = tf.abs(centers[:, tf.newaxis] - pixels[tf.newaxis, :])
+    weights = tf.nn.relu(1.0 - distances / tf.maximum(step, 1.0))
     return weights / tf.reduce_sum(weights, axis=1, keepdims=True)
 
 
-def _whole(images: tf.Tensor) -> tf.Tensor:
+def _rounded(images: tf.Tensor) -> tf.Tensor:
     return tf.clip_by_value(tf.round(images), 0.0, 255.0)

@@ -1,4 +1,4 @@
-"""The embedder as a TensorFlow Lite model, and how one is run.
+"""Converts the embedder to TensorFlow Lite, and runs it.
 
 Shapes: N images, H x W their size in pixels, D the embedding dimension.
 """
@@ -20,41 +20,41 @@ def to_tflite(
     """Converts to a TensorFlow Lite model with the one signature `serving_default`.
 
     Args:
-        function: what `portable_function` returned.
+        function: the result of `portable_function`.
         embedder: the model whose weights it uses.
-        float16: whether weights are stored in half precision, at half the size. It still computes in float32
-            where the device has nothing else.
+        float16: whether weights are stored in half precision, at half the size. Devices without half
+            precision still compute in float32.
 
     Returns:
-        The file's content.
+        The bytes of the file.
     """
     converter = tf.lite.TFLiteConverter.from_concrete_functions([function.get_concrete_function()], embedder)
     if float16:
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
         converter.target_spec.supported_types = [tf.float16]
-    with _no_statistics():
+    with _silenced():
         return converter.convert()
 
 
 def embed_by_tflite(content: bytes, images: np.ndarray) -> np.ndarray:
-    """Embeds images by a TensorFlow Lite model.
+    """Embeds images with a TensorFlow Lite model.
 
     Args:
-        content: of the file.
+        content: bytes of the file.
         images: [N, H, W, 3], RGB with values 0 to 255, of any numeric dtype.
 
     Returns:
         float32 [N, D].
     """
     interpreter = tf.lite.Interpreter(model_content=content)
-    place = interpreter.get_input_details()[0]["index"]
-    interpreter.resize_tensor_input(place, images.shape)
+    index = interpreter.get_input_details()[0]["index"]
+    interpreter.resize_tensor_input(index, images.shape)
     return interpreter.get_signature_runner()(images=images.astype(np.float32))["embeddings"]
 
 
 @contextlib.contextmanager
-def _no_statistics() -> Iterator[None]:
-    """Keeps the converter's counts of operations, which it writes past Python's streams, off the screen."""
+def _silenced() -> Iterator[None]:
+    """Suppresses the operation counts that the converter writes to file descriptor 2."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:

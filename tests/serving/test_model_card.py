@@ -52,14 +52,15 @@ def card(config=CONFIG, preprocessing=PREPROCESSING, differences=DIFFERENCES, **
         "| seed | 5 |",
         "| backbone | resnet50, 23,534,592 weights with the head |",
         "| initial weights | random (seed 5) |",
+        "## Figures on the test split, in percent",
         "|  | recall@1 | recall@2 | nmi |",
         "| before training | 25.00 | 37.50 |  |",
         "| this embedder, epoch 7 | 50.00 | 62.50 | 80.00 |",
         "| channels | RGB, in this order |",
-        "| resize | scaled to 256 x 256 pixels, the aspect not kept, bilinearly with antialiasing |",
+        "| resize | scaled to 256 x 256 pixels whatever the aspect ratio, bilinearly with antialiasing |",
         "| crop | the central 224 x 224 pixels |",
         "| dimension | 64, float32 |",
-        "| length | 1 (normalised) |",
+        "| length | 1 (normalized) |",
         "| distance | Euclidean, or cosine similarity, which ranks the same |",
         "| saved_model | the folder itself | 2.5e-07 | 0.001 |",
         "| tflite_float16 | embedder_float16.tflite | 2.0e-03 | 0.01 |",
@@ -70,11 +71,11 @@ def test_says(line):
     assert line in card().splitlines()
 
 
-def test_says_what_is_different_without_normalisation_scaling_evaluation_and_method():
+def test_changes_without_normalization_scaling_evaluation_and_method():
     config = dataclasses.replace(CONFIG, method="baseline", validation_classes=0.2)
     text = card(config, Preprocessing(0, 48), {"saved_model": 0.0}, normalized=False, metrics={})
-    assert "| length | any (not normalised) |" in text
-    assert "| distance | Euclidean; cosine similarity ranks otherwise |" in text
+    assert "| length | any (not normalized) |" in text
+    assert "| distance | Euclidean; cosine similarity ranks differently |" in text
     assert "| resize | not scaled |" in text
     assert "Nothing was evaluated." in text
     assert "| method | ordinary batches, no penalty |" in text

@@ -24,7 +24,7 @@ def test_draws_the_figures_of_the_log(tmp_path, monkeypatch):
     }
     assert curves["Loss"] == {"loss": [[10, 2.0], [20, 1.5]]}
     assert curves["Proximal penalty"] == {"proximal_penalty": [[10, 0.5], [20, 0.25]]}
-    assert curves["Recall@K on unseen classes, %"] == {
+    assert curves["Recall@K on test classes, %"] == {
         "recall@1": [[0, 25.0], [10, 50.0]],
         "recall@8": [[0, 50.0], [10, 75.0]],
         "nmi": [[20, 90.0]],
