@@ -3,7 +3,6 @@ import json
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from profs_tf import evaluate
 from profs_tf.cli import command as command_line
@@ -149,23 +148,3 @@ def run_evaluate(folder, *arguments):
 def test_a_missing_embedder_is_refused(tmp_path):
     done = run_command("evaluate", f"--embedder={tmp_path}", expected=2)
     assert "--embedder must be the folder of a SavedModel" in done.stderr
-
-
-def test_export_gives_the_embedder_that_training_wrote(whole_run, tmp_path):
-    folder, _ = whole_run
-    output = tmp_path / "exported"
-    run_command("export", f"--run_dir={folder}", f"--output={output}")
-    images = tf.random.stateless_uniform([3, 24, 24, 3], [1, 2], 0, 256, tf.int32)
-    ours, theirs = (
-        tf.saved_model.load(str(path)).signatures["uint8_images"](images=tf.cast(images, tf.uint8))[
-            "embeddings"
-        ]
-        for path in (output, folder / "embedder")
-    )
-    tf.debugging.assert_equal(ours, theirs)
-    best = json.loads((folder / "metrics.json").read_text())["best"]
-    card = (output / "MODEL_CARD.md").read_text("utf-8")
-    assert f"| this embedder, epoch {best['epoch']} | {100 * best['recall@1']:.2f} |" in card
-    assert "| crop | the central 24 x 24 pixels |" in card
-    again = run_command("export", f"--run_dir={folder}", f"--output={output}", expected=2)
-    assert "--output must not exist" in again.stderr
