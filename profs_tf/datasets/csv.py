@@ -84,6 +84,15 @@ def _read_rows(path: Path) -> list[_Row]:
         ) from error
     except UnicodeDecodeError as error:
         raise ValueError(f"`{path}` must be UTF-8, got {error}. Save it again as UTF-8.") from error
+    try:
+        rows = _parse(path, text)
+    except csv.Error as error:
+        raise ValueError(f"`{path}` must be a CSV file, got {error}.") from error
+    _check_images(path, rows)
+    return rows
+
+
+def _parse(path: Path, text: str) -> list[_Row]:
     reader = csv.DictReader(io.StringIO(text))
     used = _used_columns(path, tuple(reader.fieldnames or ()))
     rows = []
@@ -100,7 +109,6 @@ def _read_rows(path: Path) -> list[_Row]:
             )
         image = os.path.join(path.parent, row["path"])
         rows.append({**{name: row[name] for name in used}, "path": image, "line": reader.line_num})
-    _check_images(path, rows)
     return rows
 
 
@@ -111,7 +119,11 @@ def _used_columns(path: Path, columns: tuple[str, ...]) -> list[str]:
             f"`{path}` must have the columns {', '.join(_REQUIRED)}, and all or none of {', '.join(_BOX)}, "
             f"separated by commas, got {list(columns)}."
         )
-    return [*_REQUIRED, *(name for name in ("split", *_BOX) if name in columns)]
+    used = [*_REQUIRED, *(name for name in ("split", *_BOX) if name in columns)]
+    repeated = [name for name in used if columns.count(name) > 1]
+    if repeated:
+        raise ValueError(f"`{path}` must have each column once, got {repeated[0]} more than once.")
+    return used
 
 
 def _check_images(path: Path, rows: list[_Row]) -> None:

@@ -33,7 +33,10 @@ def read_archive(root: Path, layout: tuple[str, ...]) -> ArchiveListing:
 
 def _table(path: Path) -> dict[str, str]:
     lines = path.read_text("utf-8").splitlines()
-    return dict(line.split(maxsplit=1) for line in lines if line.strip())
+    rows = [line.split(maxsplit=1) for line in lines if line.strip()]
+    if any(len(row) < 2 for row in rows):
+        raise ValueError(f"`{path}` must have two columns, got a line with one.")
+    return dict(rows)
 
 
 def _class_of(example: dict[str, Any], features: dict[str, Any]) -> tuple[int, str]:

@@ -102,7 +102,7 @@ class OfficialDataset:
             for layout in self.layouts:
                 missing = [part for part in layout if not (root / part).exists()]
                 if not missing:
-                    return self.read_archive(root, layout)
+                    return self._read(root, layout)
                 searched.append(f"{root}: no {', '.join(missing)}")
         tfds_dir = tfds_export.data_folder(data_dir)
         prepared = tfds_export.prepared_folder(self.tfds_reader.name, tfds_dir)
@@ -112,6 +112,19 @@ class OfficialDataset:
             searched.append(f"{tfds_dir}: no prepared TensorFlow dataset {self.tfds_reader.name}")
             raise DatasetNotFoundError(self._not_found_message(searched, data_dir is None))
         return ArchiveListing(*tfds_export.export_images(self.tfds_reader, prepared))
+
+    def _read(self, root: Path, layout: tuple[str, ...]) -> ArchiveListing:
+        try:
+            return self.read_archive(root, layout)
+        # The readers and SciPy pass on whatever a corrupt file makes them raise.
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            reason = str(error) if isinstance(error, ValueError) else repr(error)
+            raise ValueError(
+                f"{self.title} in {root} must be as its archive unpacks, but its annotations cannot be read: "
+                f"{reason} Unpack the archive again."
+            ) from error
 
     def _archive_roots(self, data_dir: Optional[Union[str, os.PathLike]]) -> list[Path]:
         if data_dir is None:

@@ -30,3 +30,16 @@ def test_classes_out_of_range_are_refused(tmp_path):
     scipy.io.savemat(str(tmp_path / "cars_annos.mat"), content)
     with pytest.raises(ValueError, match="must have classes 1 to 196 .* got 197 to 197"):
         TINY["cars196"].load(tmp_path)
+
+
+def test_corrupt_annotations_are_refused(tmp_path):
+    write_cars_in_one_piece(tmp_path)
+    path = tmp_path / "cars_annos.mat"
+    whole = path.read_bytes()
+    for content in (b"", b"text", whole[: len(whole) // 2], whole[:500] + b"\0" * 400 + whole[900:]):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="Cars196 in .* cannot be read: .* Unpack the archive again"):
+            TINY["cars196"].load(tmp_path)
+    scipy.io.savemat(str(path), {"something": 1})
+    with pytest.raises(ValueError, match=r"cannot be read: KeyError\('class_names'\)"):
+        TINY["cars196"].load(tmp_path)

@@ -73,6 +73,12 @@ def test_boxes_are_kept_with_their_images(write):
         ("path;label\na.jpg;x\n", r"separated by commas, got \['path;label'\]"),
         ("", r"must have the columns path, label.* got \[\]"),
         ("path,label,x,y\na.jpg,x,1,2\n", "all or none of x, y, w, h"),
+        ("path,label,label\na.jpg,x,y\n", "must have each column once, got label more than once"),
+        pytest.param(
+            f"path,label\na.jpg,{'x' * 200_000}\n",
+            "must be a CSV file, got field larger than",
+            id="long field",
+        ),
         ("path,label\n", "at least one image, got none"),
         ("path,label\na.jpg,x\nd.gif,\n", "Column label of .* must have a value, got none in line 3"),
         ("path,label\na.jpg\n", "Column label of .* must have a value, got none in line 2"),
