@@ -93,5 +93,7 @@ def __dir__() -> list[str]:
     return sorted(set(globals()) | set(__all__))
 
 
-# Keras loads models that were compiled with the losses and the optimizer only once these are registered.
-import_with_tensorflow("profs_tf", ("profs_tf.losses", "profs_tf.optimizers.head_adam"))
+# Keras loads a model with these classes in it only once they are registered.
+import_with_tensorflow(
+    "profs_tf", ("profs_tf.losses", "profs_tf.optimizers.head_adam", "profs_tf.models.profs_model")
+)

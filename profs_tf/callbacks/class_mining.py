@@ -110,8 +110,7 @@ class MiningLink:
 
     def _class_vectors(self) -> Optional[tf.Tensor]:
         """Returns the loss's vectors of classes as they are now; None where it has none."""
-        read = getattr(self._loss, "class_vectors", None)
-        return read() if read is not None else None
+        return self._loss.class_vectors() if self._loss is not None else None
 
     def _install_tap(self, model: ProfsModel) -> None:
         if model.representative_tap is None:

@@ -20,7 +20,7 @@ def test_one_file_and_one_line_train_by_the_command(tmp_path):
     registry.write_text(text.replace(last, line + last), "utf-8")
 
     options = "--loss=soft_contrastive --soft_contrastive_near=0.25 --backbone=conv4 --embedding_dim=4"
-    size = "--batch_size=8 --epochs=1 --steps_per_epoch=2 --clustering=never --ks=1"
+    size = "--image_resize=16 --batch_size=8 --epochs=1 --steps_per_epoch=2 --clustering=never --ks=1"
     shown = "--progress=none --tensorboard=none --output_dir=run"
     done = run_copied_command(package, "train", *f"{options} {size} {shown}".split())
     assert done.returncode == 0, done.stdout + done.stderr
@@ -30,7 +30,3 @@ def test_one_file_and_one_line_train_by_the_command(tmp_path):
     assert (config["loss"], config["loss_options"]) == ("soft_contrastive", {"near": 0.25})
     untrained, trained = (run / "log.csv").read_text().splitlines()[1:]
     assert untrained != trained
-
-    asked = run_copied_command(package, "train", "--help")
-    assert "--soft_contrastive_far" in asked.stdout
-    assert "soft_contrastive|" in asked.stdout

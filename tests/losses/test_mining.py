@@ -11,7 +11,7 @@ from profs_tf.losses.batch import read_batch
 from profs_tf.losses.distances import query_pairs, safe_sqrt, squared_distances
 from profs_tf.losses.mining import closest_weights, distance_weighted_counts, sampling_weights
 from tests.losses.loss_cases import unit_rows, value_and_gradients
-from tests.losses.loss_oracle import oracle_settings, random_batches, variant_settings
+from tests.losses.loss_oracle import random_batches, variant_settings
 from tests.losses.loss_reference import distance_weighted_negatives, draw_log_weights
 
 
@@ -40,7 +40,7 @@ def drawn_counts(E, y, q=None, seed=0):
     return distance_weighted_counts(batch, distances, *query_pairs(batch), seed).numpy()
 
 
-@oracle_settings
+@variant_settings
 @given(batch=random_batches())
 def test_draws_agree_with_the_loop(batch):
     weights = drawn_counts(batch.embeddings, batch.labels, batch.mask, seed=7)

@@ -4,10 +4,10 @@ from hypothesis import given
 
 from profs_tf import losses
 from tests.losses.loss_cases import unit_rows, value_and_gradients
-from tests.losses.loss_oracle import check_against_loops, oracle_settings, random_batches, variant_settings
+from tests.losses.loss_oracle import check_against_loops, random_batches, variant_settings
 
 
-@oracle_settings
+@variant_settings
 @given(batch=random_batches())
 def test_agrees_with_loops(batch):
     check_against_loops("soft_triple", batch)
