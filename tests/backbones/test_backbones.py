@@ -31,10 +31,11 @@ def built(request):
 
 @pytest.fixture(scope="module")
 def half(built):
-    """The same network again, with the same seed, in half precision: its weights stay in float32."""
+    """The same network again, with the same seed, another momentum and in half precision."""
     tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
-        return backbones.get(built[0])((64, 64, 3), seed=0)
+        momentum = None if built[0] == "googlenet" else 0.5
+        return backbones.get(built[0])((64, 64, 3), seed=0, batch_norm_momentum=momentum)
     finally:
         tf.keras.mixed_precision.set_global_policy("float32")
 
@@ -92,6 +93,12 @@ def test_layers_are_keras_own(built):
 def test_same_seed_same_bits(built, half):
     for left, right in zip(built[1].get_weights(), half.get_weights()):
         np.testing.assert_array_equal(left, right)
+
+
+def test_momentum_of_the_statistics(built, half):
+    for network, momentum in ((built[1], 0.9), (half, 0.5)):
+        norms = [layer for layer in network.layers if isinstance(layer, tf.keras.layers.BatchNormalization)]
+        assert {layer.momentum for layer in norms} == (set() if built[0] == "googlenet" else {momentum})
 
 
 def test_first_convolution_sees_values_about_zero(built):

@@ -184,4 +184,3 @@ def batch_norms(model):
 def test_momentum_of_the_statistics(loaded):
     assert {layer.momentum for layer in batch_norms(loaded)} == {0.9}
     assert {layer.epsilon for layer in batch_norms(loaded)} == {1e-5}
-    assert {layer.momentum for layer in batch_norms(bn_inception(batch_norm_momentum=0.5))} == {0.5}

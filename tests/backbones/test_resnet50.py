@@ -62,8 +62,6 @@ def test_momentum_of_the_statistics(loaded):
         return {layer.momentum for layer in norms}
 
     assert momenta(loaded) == {0.99}
-    assert momenta(resnet50()) == {0.9}
-    assert momenta(resnet50(batch_norm_momentum=0.5)) == {0.5}
 
 
 def test_weights_of_another_network_are_refused(tmp_path):
