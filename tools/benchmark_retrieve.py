@@ -1,16 +1,15 @@
-"""Measures the index of many pictures: its rate beside the embedder's own, a kill, the search, memory.
+"""Measures building and searching an index of many pictures: rate, recovery from a kill, latency, memory.
 
     python tools/benchmark_retrieve.py                   # 100,000 pictures of 16 x 16 pixels
     python tools/benchmark_retrieve.py --images=10000    # fewer, in a minute
     python tools/benchmark_retrieve.py --images=3000 --backbone=inception_v1 --image_size=224
 
-Random PNG files are written and embedded by an untrained network, by default one so small that reading the
-files takes as long as embedding them. "Embedder alone" is the signature
-`encoded_images` on batches of files that are in memory already, one call after another; the index also lists,
-reads and checks the files, and writes. It is killed when half of it is there, and built on; and made once in
-one run, to which the first must be equal in every bit. Then embedded queries are searched for one by one,
-exactly. The index is set beside the embedder in processor time, since the clock also tells what else the
-machine does. Memory is the peak of a process of its own, TensorFlow's included.
+An untrained network embeds random PNG files, by default a network so small that reading the files takes as
+long as embedding them. "Embedder alone" calls the signature `encoded_images` on batches of files in memory,
+one after another; the index also lists, reads and checks the files, and writes. One build is killed half way
+and continued; another one is built in a single run, and both must have the same bits. Then indexed images are
+searched for one by one, exactly. Build and embedder are compared in processor time, which other load of the
+machine affects less than wall time. Memory is the peak of a separate process, including TensorFlow.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from PIL import Image
 
 import profs_tf as profs
 
-SIDE = 16
+SIZE = 16
 BATCH = 128
 QUERIES = 10
 
 
 def main() -> None:
-    """Measures all parts, each in a process of its own."""
+    """Measures all parts, each in a separate process."""
     arguments = parse_arguments()
     if arguments.part:
         part = {"embedder": embedder_alone, "index": build_whole, "search": search}[arguments.part]
@@ -56,7 +55,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--d", type=int, default=512, help="dimensions (default: 512)")
     parser.add_argument("--backbone", default="conv4", help="network (default: conv4)")
     parser.add_argument(
-        "--image_size", type=int, default=SIDE, help=f"side to which the network's input is scaled ({SIDE})"
+        "--image_size", type=int, default=SIZE, help=f"size to which pictures are scaled ({SIZE})"
     )
     parser.add_argument("--work_dir", help="folder for 1 GB of temporary files (default: the system's)")
     parser.add_argument("--part", help=argparse.SUPPRESS)
@@ -64,14 +63,14 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def report(folder: Path, arguments: argparse.Namespace) -> None:
-    """Prints what was measured."""
-    num_images, dimension, side = arguments.images, arguments.d, arguments.image_size
+    """Runs all parts and prints their figures."""
+    num_images, dimension, size = arguments.images, arguments.d, arguments.image_size
     write_pictures(folder / "pictures", num_images)
     write_pictures(folder / "one", 1)
     embedder = profs.build_embedder(arguments.backbone, dimension, seed=0)
-    profs.save_embedder(embedder, profs.Preprocessing(side, side), folder / "embedder")
+    profs.save_embedder(embedder, profs.Preprocessing(size, size), folder / "embedder")
     print(
-        f"{num_images:,} pictures, {arguments.backbone} at {side} pixels, {dimension} dimensions, "
+        f"{num_images:,} pictures, {arguments.backbone} at {size} pixels, {dimension} dimensions, "
         f"{os.cpu_count()} cores"
     )
     alone, chunks = run_part("embedder", folder), kill_half_way(folder, num_images)
@@ -83,7 +82,7 @@ def report(folder: Path, arguments: argparse.Namespace) -> None:
     print_line("loading the model, not counted", f"{whole['loading']:.1f} s")
     ratio = alone["processor_rate"] * whole["processor_seconds"] / num_images
     print_line("processor time over the embedder's", f"{ratio:.2f}")
-    print_line(f"killed after {chunks} chunks, built on", "equal" if is_same(folder) else "NOT EQUAL")
+    print_line(f"killed after {chunks} chunks, continued", "equal" if is_same(folder) else "NOT EQUAL")
     print_line("opening the index, first query", f"{found['first']:.2f} s")
     print_line("each further query, median", f"{found['further']:.3f} s (at most 1)")
     print_line(
@@ -92,22 +91,22 @@ def report(folder: Path, arguments: argparse.Namespace) -> None:
 
 
 def print_line(name: str, figures: str) -> None:
-    """One line of the report."""
+    """Prints one line of the report."""
     print(f"  {name:<40}{figures}", flush=True)
 
 
 def write_pictures(folder: Path, num_images: int) -> None:
-    """Writes random pictures, a thousand a sub-folder."""
+    """Writes random pictures, a thousand in each sub-folder."""
     random = np.random.default_rng(0)
     for start in range(0, num_images, 1000):
         (folder / f"{start // 1000:04}").mkdir(parents=True)
         for number in range(start, min(start + 1000, num_images)):
-            picture = Image.fromarray(random.integers(0, 256, (SIDE, SIDE, 3), np.uint8))
+            picture = Image.fromarray(random.integers(0, 256, (SIZE, SIZE, 3), np.uint8))
             picture.save(folder / f"{start // 1000:04}" / f"{number:06}.png", compress_level=1)
 
 
 def index_command(folder: Path, name: str) -> list:
-    """The command that makes an index, or goes on with it."""
+    """Returns the command that builds an index, or continues it."""
     flags = {"index": folder / name, "embedder": folder / "embedder", "folder": folder / "pictures"}
     words = [f"--{flag}={value}" for flag, value in flags.items()]
     return [sys.executable, "-m", "profs_tf.retrieve", f"--batch_size={BATCH}", *words]
@@ -118,26 +117,26 @@ def kill_half_way(folder: Path, num_images: int) -> int:
     process = subprocess.Popen(
         index_command(folder, "killed"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    # Chunks have a thousand pictures on average, and half of these are enough to be half way.
+    # Chunks have about a thousand pictures.
     wanted = max(1, num_images // 2000)
     while process.poll() is None and len(list((folder / "killed/chunks").glob("*.npz"))) < wanted:
         time.sleep(0.05)
     if process.poll() is not None:
-        raise RuntimeError("the command ended before it could be killed: take more images")
+        raise RuntimeError("the command ended before it could be killed: use more images")
     process.send_signal(signal.SIGKILL)
     process.wait()
     return len(list((folder / "killed/chunks").glob("*.npz")))
 
 
 def run_part(part: str, folder: Path) -> dict:
-    """Runs a part in a process of its own; returns its figures."""
+    """Runs a part in a separate process; returns its figures."""
     command = [sys.executable, __file__, f"--part={part}", f"--work_dir={folder}"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def embedder_alone(folder: Path) -> dict:
-    """Images a second of the signature that takes files' bytes, in batches one after another."""
+    """Returns images per second of the signature `encoded_images`, in batches one after another."""
     import tensorflow as tf
 
     from profs_tf.serving.saved_model import ENCODED_SIGNATURE, load_signature
@@ -157,14 +156,14 @@ def embedder_alone(folder: Path) -> dict:
 
 
 def build_whole(folder: Path) -> dict:
-    """Seconds of the index in one run, without those in which TensorFlow and the model are loaded."""
+    """Returns the seconds of a build in a single run, without loading TensorFlow and the model."""
 
     def seconds(pictures: str, name: str) -> np.ndarray:
         start = np.array([time.perf_counter(), time.process_time()])
         profs.ImageIndex.build(folder / pictures, folder / "embedder", folder / name, batch_size=BATCH)
         return np.array([time.perf_counter(), time.process_time()]) - start
 
-    # Of one picture: TensorFlow is imported, and then the time is the model's.
+    # The first build of one picture imports TensorFlow, the second one measures loading the model.
     seconds("one", "first")
     loading = seconds("one", "second")
     whole = seconds("pictures", "whole") - loading
@@ -172,7 +171,7 @@ def build_whole(folder: Path) -> dict:
 
 
 def search(folder: Path) -> dict:
-    """Seconds of the first query, of each other one, and the size of the embeddings."""
+    """Returns the seconds of the first query and of each further one, and the megabytes of embeddings."""
     seconds, index_type = [], profs.ImageIndex  # imports TensorFlow
     start = time.perf_counter()
     index = index_type.load(folder / "whole")
@@ -188,7 +187,7 @@ def search(folder: Path) -> dict:
 
 
 def is_same(folder: Path) -> bool:
-    """Whether the index that was killed has the files of the other one, to the bit."""
+    """Returns whether the killed and continued index has the same files as the other, bit for bit."""
     files = [
         {file.name: file.read_bytes() for file in (folder / name).iterdir()} for name in ("killed", "whole")
     ]
@@ -196,7 +195,7 @@ def is_same(folder: Path) -> bool:
 
 
 def peak_megabytes() -> float:
-    """The most memory that this process has had, by Linux's account."""
+    """Returns the peak memory of this process, as Linux reports it."""
     lines = Path("/proc/self/status").read_text("utf-8").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 2**10
 
