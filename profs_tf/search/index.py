@@ -240,7 +240,7 @@ class ImageIndex:
         if model.sha256 != self.embedder_sha256:
             raise ValueError(
                 f"`embedder` must be the one of the index {self.path}, SHA-256 {self.embedder_sha256}, "
-                f"got {path} with {model.sha256}. Build the index anew by it, with --overwrite."
+                f"got {path} with {model.sha256}. Rebuild the index with it and `overwrite=True`."
             )
         return model
 

@@ -100,14 +100,14 @@ class IndexFolder:
             if found.get("embedder_sha256") != wanted["embedder_sha256"]:
                 raise ValueError(
                     f"`embedder` must be the one of the index {self.path}, SHA-256 "
-                    f"{found.get('embedder_sha256')}, got {wanted['embedder_sha256']}. Pass --overwrite to "
-                    "embed everything by the new one."
+                    f"{found.get('embedder_sha256')}, got {wanted['embedder_sha256']}. Pass "
+                    "`overwrite=True` to embed everything with the new one."
                 )
             if found.get("root") != wanted["root"]:
                 raise ValueError(
                     f"`index` must be empty or of the same pictures, got {self.path} of "
-                    f"{found.get('root') or 'a data set'}. Choose another folder, or pass --overwrite to "
-                    "replace the index."
+                    f"{found.get('root') or 'a data set'}. Choose another folder, or pass "
+                    "`overwrite=True` to replace the index."
                 )
 
     def read_manifest(self) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class IndexFolder:
         if manifest.get("format") != FORMAT:
             raise ValueError(
                 f"`index` must have format {FORMAT}, got {manifest.get('format')} in {self._manifest}. "
-                "Build it anew by --overwrite."
+                "Rebuild it with `overwrite=True`."
             )
         if _MANIFEST_KEYS - set(manifest):
             raise _damaged(self._manifest, "its keys are not those of an index")
@@ -245,7 +245,9 @@ def _parse(path: Path) -> dict[str, Any]:
 
 
 def _damaged(path: Path, reason: object) -> ValueError:
-    return ValueError(f"`index` must be whole, but {path} is not: {reason}. Build it anew by --overwrite.")
+    return ValueError(
+        f"`index` must be whole, but {path} is not: {reason}. Rebuild it with `overwrite=True`."
+    )
 
 
 def _manifest_checksum(manifest: dict[str, Any]) -> int:

@@ -40,7 +40,7 @@ def test_draws_random_queries_reproducibly(whole_run, pictures, tmp_path):
 
 
 def run_here(monkeypatch, capsys, *words, expected=0):
-    """Runs the command in this process; returns what it printed."""
+    """Runs the command in this process; returns its output."""
     monkeypatch.setattr("sys.argv", ["gallery", *words])
     monkeypatch.setattr(command_line, "_start_logging", lambda: None)
     code = 0

@@ -15,7 +15,7 @@ from tests.helpers.forked_process import ForkedProcess
 
 
 def run_here(monkeypatch, capsys, *words, expected=0):
-    """Runs the command in this process; returns what it printed."""
+    """Runs the command in this process; returns its output."""
     monkeypatch.setattr("sys.argv", ["retrieve", *words])
     monkeypatch.setattr(command_line, "_start_logging", lambda: None)
     code = 0
@@ -90,7 +90,7 @@ def test_killed_and_run_again_gives_the_same_index(whole_run, tmp_path):
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
 
-def test_a_data_set_is_indexed_and_asked_by_name(whole_run, pictures, tmp_path, monkeypatch, capsys):
+def test_a_data_set_is_indexed_and_searched_by_name(whole_run, pictures, tmp_path, monkeypatch, capsys):
     done = run_here(
         monkeypatch,
         capsys,

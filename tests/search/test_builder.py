@@ -106,7 +106,7 @@ def test_unreadable_pictures_are_named_and_skipped_only_on_request(pictures, emb
 
 def test_another_embedder_is_refused_unless_it_overwrites(pictures, embedders, tmp_path):
     build(pictures, embedders[0], tmp_path / "index")
-    with pytest.raises(ValueError, match=r"Pass --overwrite to embed everything by the new one\."):
+    with pytest.raises(ValueError, match=r"Pass `overwrite=True` to embed everything with the new one\."):
         build(pictures, embedders[1], tmp_path / "index")
     build(pictures, embedders[1], tmp_path / "index", overwrite=True)
     build(pictures, embedders[1], tmp_path / "fresh")

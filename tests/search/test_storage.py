@@ -56,7 +56,7 @@ def test_every_flipped_bit_is_noticed(tmp_path):
     assert len(profs.ImageIndex.load(folder.path)) == 3
 
 
-def test_an_index_of_the_first_format_says_how_to_build_it_anew(pictures, embedders, tmp_path):
+def test_an_index_of_the_first_format_says_how_to_rebuild_it(pictures, embedders, tmp_path):
     path = tmp_path / "index"
     build(pictures, embedders[0], path)
     whole = contents(path)
@@ -64,7 +64,7 @@ def test_an_index_of_the_first_format_says_how_to_build_it_anew(pictures, embedd
     manifest = json.loads((path / "index.json").read_text())
     old = {name: value for name, value in manifest.items() if not name.startswith("checksum")}
     (path / "index.json").write_text(json.dumps({**old, "format": 1, "embedder_sha256": "0" * 64}))
-    message = r"`index` must have format 2, got 1 in .*index\.json\. Build it anew by --overwrite\."
+    message = r"`index` must have format 2, got 1 in .*index\.json\. Rebuild it with `overwrite=True`\."
     with pytest.raises(ValueError, match=message):
         profs.ImageIndex.load(path)
     with pytest.raises(ValueError, match=message):
@@ -85,13 +85,13 @@ def test_an_index_of_the_first_format_says_how_to_build_it_anew(pictures, embedd
         ("embeddings-*.npy", None),
     ],
 )
-def test_a_damaged_index_names_its_file_and_is_built_anew(pattern, content, pictures, embedders, tmp_path):
+def test_a_damaged_index_names_its_file_and_is_rebuilt(pattern, content, pictures, embedders, tmp_path):
     path = tmp_path / "index"
     build(pictures, embedders[0], path)
     whole = contents(path)
     (file,) = path.glob(pattern)
     file.unlink() if content is None else file.write_bytes(content)
-    with pytest.raises(ValueError, match=f"`index` must be whole, but {file} is not: .*--overwrite"):
+    with pytest.raises(ValueError, match=f"`index` must be whole, but {file} is not: .*`overwrite=True`"):
         profs.ImageIndex.load(path)
     build(pictures, embedders[0], path, overwrite=True)
     assert contents(path) == whole

@@ -16,7 +16,7 @@ PREPROCESSING = Preprocessing(resize=32, crop=24)
 
 
 def small_embedder(normalize=True, dtype=None):
-    """One whose layers are named anew each time, with fixed weights."""
+    """One whose layers are named differently each time, with fixed weights."""
     images = tf.keras.Input([24, 24, 3])
     features = tf.keras.layers.Conv2D(4, 3, strides=2, dtype=dtype)(images)
     backbone = tf.keras.Model(images, tf.keras.layers.Conv2D(4, 3, strides=2, dtype=dtype)(features))

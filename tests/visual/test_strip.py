@@ -4,8 +4,8 @@ from PIL import Image
 from profs_tf.visual.strip import draw_strip
 
 
-def plain(colour):
-    return np.full([30, 30, 3], colour, np.uint8)
+def plain(color):
+    return np.full([30, 30, 3], color, np.uint8)
 
 
 def test_draws_a_row_a_query_with_labels(tmp_path):
@@ -16,14 +16,14 @@ def test_draws_a_row_a_query_with_labels(tmp_path):
     draw_strip(rows, tmp_path / "strip.png")
     strip = np.asarray(Image.open(tmp_path / "strip.png"))
     assert strip.shape[:2] == (6 + 2 * 137, 6 + 3 * 118 + 12)
-    for top, left, colour in (
+    for top, left, color in (
         (60, 60, [255, 0, 0]),
         (60, 200, [0, 255, 0]),
         (60, 310, [0, 0, 255]),
         (200, 60, [9, 9, 9]),
         (198, 192, [255, 0, 0]),  # the cross of what cannot be read
     ):
-        assert strip[top, left].tolist() == colour, (top, left)
+        assert strip[top, left].tolist() == color, (top, left)
     labels = strip[120:134, 6:118]
     assert (labels < 100).any()
     assert (strip[120:134, 124:130] == 255).all()

@@ -6,7 +6,7 @@ from profs_tf.visual.thumbnails import label_font, square_thumbnail, thumbnail
 PICTURE = np.zeros([20, 40, 3], np.uint8)
 
 
-def test_keeps_the_proportions_and_enlarges_only_when_asked(tmp_path):
+def test_keeps_the_proportions_and_enlarges_only_on_request(tmp_path):
     Image.fromarray(PICTURE).save(tmp_path / "a.png")
     for picture in (PICTURE, str(tmp_path / "a.png")):
         assert thumbnail(picture, 10).size == (10, 5)
