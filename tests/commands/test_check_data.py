@@ -7,6 +7,7 @@ from PIL import Image
 from profs_tf import check_data
 from profs_tf.cli import command as command_line
 from tests.commands.run_commands import TRAIN, run_command
+from tests.datasets.official_archives import write_cub
 from tests.inputs.encoded_images import claiming_size
 
 
@@ -154,15 +155,18 @@ def test_usage_errors_are_refused(arguments, message, monkeypatch, capsys):
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["train", "check_data"])
-def test_commands_name_an_unreadable_file_without_a_traceback(command, folder, tmp_path):
-    arguments = [f"--dataset=folder:{folder}"]
-    if command == "train":
-        arguments += [*TRAIN, f"--output_dir={tmp_path / 'run'}"]
-    done = run_command(command, *arguments, expected=2 if command == "train" else 1)
-    assert "Traceback" not in done.stdout + done.stderr
-    if command == "train":
-        (line,) = (line for line in done.stderr.splitlines() if line.startswith("train: "))
-        assert line.startswith(
-            f"train: Image files must be readable, got {folder}/b/Kaputt ü.JPG: it is empty."
-        )
+def test_partial_copies_name_the_flag_only_if_it_helps(tmp_path, monkeypatch, capsys):
+    write_cub(tmp_path)
+    arguments = ["--dataset=cub200", f"--data_dir={tmp_path}"]
+    assert run_check(monkeypatch, *arguments) == 2
+    error = capsys.readouterr().err
+    assert "must have 5,864 training and 5,924 test images, got 5 and 6. Complete the copy, or use" in error
+    assert error.endswith("use what exists: --allow_partial_data.\n")
+    assert run_check(monkeypatch, *arguments, "--allow_partial_data") == 0
+    for folder in ("101.Bird_100", "200.Bird_199"):
+        shutil.rmtree(tmp_path / "images" / folder)
+    capsys.readouterr()
+    assert run_check(monkeypatch, *arguments, "--allow_partial_data") == 2
+    error = capsys.readouterr().err
+    assert "got 5 and 0 (6 files are missing, such as" in error
+    assert "allow_partial_data" not in error
