@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import json
 import os
+import tokenize
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -158,8 +159,9 @@ class IndexFolder:
         """
         path = self._checked_file(manifest, name)
         try:
-            return np.load(path, mmap_mode="r")
-        except (OSError, ValueError, EOFError) as error:
+            return np.lib.format.open_memmap(path, mode="r")
+        # TokenError: of a damaged header.
+        except (OSError, ValueError, EOFError, tokenize.TokenError) as error:
             raise _damaged(path, error) from error
 
     def _checked_file(self, manifest: dict[str, Any], name: str) -> Path:

@@ -97,7 +97,8 @@ def read_tensors(path: str) -> dict[str, np.ndarray]:
         content = reader(path)
     except InvalidStateDictError as error:
         raise ValueError(f"`pretrained` must be a PyTorch state dict, got {str(path)!r}: {error}") from error
-    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, zlib.error) as error:
+    # RuntimeError: of an encrypted member.
+    except (zipfile.BadZipFile, EOFError, OSError, RuntimeError, zlib.error) as error:
         raise ValueError(
             f"`pretrained` must be a complete PyTorch file, got {str(path)!r}, damaged or cut short: {error}"
         ) from error

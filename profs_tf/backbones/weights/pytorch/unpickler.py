@@ -7,7 +7,9 @@ and refuses every other name before it is looked up.
 from __future__ import annotations
 
 import math
+import os
 import pickle
+import pickletools
 import zipfile
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -29,6 +31,10 @@ _STORAGES = {
     "BoolStorage": "?",
 }
 
+# Opcodes that write an entry of the memo, and one that allocates its length before it reads its content.
+_MEMO_WRITES = ("PUT", "BINPUT", "LONG_BINPUT")
+_ALLOCATES_FIRST = ("BYTEARRAY8",)
+
 
 class InvalidStateDictError(ValueError):
     """The file holds anything that a state dict does not hold."""
@@ -42,6 +48,21 @@ class Storage:
     numbers: np.ndarray
 
 
+class _BoundedReader:
+    """Reads no more bytes than a file has: Python's own would allocate before it knows that there are fewer."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        position = file.tell()
+        self._end = file.seek(0, os.SEEK_END)
+        file.seek(position)
+        self._file = file
+        self.readline, self.tell = file.readline, file.tell
+
+    def read(self, size: int) -> bytes:
+        """Returns at most ``size`` bytes."""
+        return self._file.read(min(size, self._end - self._file.tell()))
+
+
 class TensorUnpickler(pickle.Unpickler):
     """Unpickles mappings of tensors, as arrays that are views of their storages, and nothing else.
 
@@ -53,6 +74,7 @@ class TensorUnpickler(pickle.Unpickler):
 
     def __init__(self, file: BinaryIO, name: str, numbers: Callable[[str, np.dtype, int], np.ndarray]):
         super().__init__(file)
+        self._file = file
         self._name = name
         self._numbers = numbers
         self._storages: dict[str, Storage] = {}
@@ -64,6 +86,7 @@ class TensorUnpickler(pickle.Unpickler):
             InvalidStateDictError: If the pickle is damaged, or asks for anything but tensors.
         """
         try:
+            self._check_memory()
             return super().load()
         except (InvalidStateDictError, zipfile.BadZipFile, OSError):
             raise
@@ -71,6 +94,26 @@ class TensorUnpickler(pickle.Unpickler):
         except (pickle.UnpicklingError, ArithmeticError, AttributeError, EOFError, LookupError, MemoryError,
                 TypeError, ValueError, RecursionError) as error:  # fmt: skip
             raise InvalidStateDictError(f"its {self._name} is damaged or cut short: {error}") from error
+
+    def _check_memory(self) -> None:
+        """Reads the pickle without executing it, and returns to its start.
+
+        Raises:
+            InvalidStateDictError: If it would allocate much more than it has bytes.
+            ValueError, LookupError, ...: If it is damaged.
+        """
+        start = self._file.tell()
+        for opcode, argument, position in pickletools.genops(_BoundedReader(self._file)):
+            if opcode.name in _MEMO_WRITES and int(argument or 0) > (position or 0) - start:
+                # Python allocates all entries up to the written one.
+                raise InvalidStateDictError(
+                    f"its {self._name} writes entry {argument} of its memo too early."
+                )
+            if opcode.name in _ALLOCATES_FIRST:
+                raise InvalidStateDictError(
+                    f"its {self._name} holds a {opcode.name}, which is not a tensor's."
+                )
+        self._file.seek(start)
 
     def find_class(self, module: str, name: str) -> Any:
         """Returns the replacement of a PyTorch function or class; refuses every other name."""

@@ -6,6 +6,7 @@ storage, offset, sizes and strides make up which tensor.
 
 from __future__ import annotations
 
+import os
 import zipfile
 from io import BytesIO
 from typing import Any
@@ -25,6 +26,10 @@ def read_zip(path: str) -> Any:
         zipfile.BadZipFile, OSError, EOFError, NotImplementedError, zlib.error: If it is damaged.
     """
     with zipfile.ZipFile(path) as archive:
+        if sum(max(info.file_size, info.compress_size) for info in archive.infolist()) > os.path.getsize(
+            path
+        ):
+            raise InvalidStateDictError("its members take more bytes than the file has.")
         members = _Members(archive)
         return TensorUnpickler(BytesIO(members.read("data.pkl")), "data.pkl", members.numbers).load()
 
