@@ -154,8 +154,9 @@ class Index:
         manifest = json.loads((self._folder / "index.json").read_text())
         parts = [(self._folder / manifest[name]).read_bytes() for name in ("images", "embeddings")]
         manifest.update(images="images-1.json", embeddings="embeddings-1.npy")
+        content = self._with_checksums(json.dumps(manifest).encode(), *parts)
         for repair in (b"\1", b"\0"):
-            yield repair + SEPARATOR.join([json.dumps(manifest).encode(), *parts])
+            yield repair + SEPARATOR.join([content, *parts])
 
     def __call__(self, data):
         """Reads one index."""

@@ -77,6 +77,11 @@ class ImageIndex:
         self.class_names = None if table["classes"] is None else tuple(table["classes"])
         self.unreadable = [tuple(pair) for pair in table["unreadable"]]
         self.embeddings = folder.open_array(manifest, "embeddings")
+        if self.embeddings.shape != (len(self.names), self.embedding_dim):
+            raise ValueError(
+                f"`index` must have {len(self.names)} embeddings of {self.embedding_dim} values, got "
+                f"{self.embeddings.shape} in {self.path}. Build it anew by --overwrite."
+            )
         self._stamps = list(zip(table["sizes"], table["mtimes_ns"]))
         self._pictures = folder.open_array(manifest, "pictures") if "pictures" in manifest else None
         self._searches: dict[tuple[str, str], Union[NearestSearch, FaissSearch]] = {}

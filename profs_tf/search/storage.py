@@ -25,17 +25,18 @@ from profs_tf.utils.files import write_atomically
 
 # 2: the embedder's hash is that of its weights, and every file has a checksum.
 FORMAT = 2
-_MANIFEST_KEYS = {
-    "embedder",
-    "embedder_sha256",
-    "root",
-    "embedding_dim",
-    "normalized",
-    "embeddings",
-    "images",
-    "checksums",
+_MANIFEST_TYPES = {
+    "embedder": str,
+    "embedder_sha256": str,
+    "root": str,
+    "embedding_dim": int,
+    "normalized": bool,
+    "embeddings": str,
+    "images": str,
+    "checksums": dict,
 }
-_TABLE_KEYS = {"names", "sizes", "mtimes_ns", "chunks", "unreadable", "classes"}
+# One value for each image; classes are optional.
+_COLUMN_TYPES = {"names": str, "sizes": int, "mtimes_ns": int, "classes": str}
 _BLOCK_BYTES = 1 << 20
 
 
@@ -131,7 +132,8 @@ class IndexFolder:
                 f"`index` must have format {FORMAT}, got {manifest.get('format')} in {self._manifest}. "
                 "Rebuild it with `overwrite=True`."
             )
-        if _MANIFEST_KEYS - set(manifest):
+        types = {**_MANIFEST_TYPES, **({"pictures": str} if "pictures" in manifest else {})}
+        if not all(isinstance(manifest.get(key), kind) for key, kind in types.items()):
             raise _damaged(self._manifest, "its keys are not those of an index")
         if manifest.pop("checksum", None) != _manifest_checksum(manifest):
             raise _damaged(self._manifest, "its checksum differs")
@@ -145,8 +147,8 @@ class IndexFolder:
         """
         path = self._checked_file(manifest, "images")
         table = _parse(path)
-        if _TABLE_KEYS - set(table):
-            raise _damaged(path, "its keys are not those of an index")
+        if not _is_table(table):
+            raise _damaged(path, "its columns are not those of an index")
         return table
 
     def open_array(self, manifest: dict[str, Any], name: str) -> np.ndarray:
@@ -244,6 +246,19 @@ def _parse(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise _damaged(path, "its keys are not those of an index")
     return found
+
+
+def _is_table(table: dict[str, Any]) -> bool:
+    columns = dict(_COLUMN_TYPES)
+    if table.get("classes", "missing") is None:
+        del columns["classes"]
+    if not all(isinstance(table.get(name), list) for name in (*columns, "chunks", "unreadable")):
+        return False
+    length = len(table["names"])
+    return all(isinstance(pair, list) and len(pair) == 2 for pair in table["unreadable"]) and all(
+        len(table[name]) == length and all(isinstance(value, kind) for value in table[name])
+        for name, kind in columns.items()
+    )
 
 
 def _damaged(path: Path, reason: object) -> ValueError:

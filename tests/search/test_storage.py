@@ -1,4 +1,6 @@
 import json
+import zlib
+from io import BytesIO
 
 import numpy as np
 import pytest
@@ -95,6 +97,53 @@ def test_a_damaged_index_names_its_file_and_is_rebuilt(pattern, content, picture
         profs.ImageIndex.load(path)
     build(pictures, embedders[0], path, overwrite=True)
     assert contents(path) == whole
+
+
+def rewrite(path, manifest=None, table=None, embeddings=None):
+    """Changes an index and makes its checksums those of what it holds now."""
+    content = json.loads((path / "index.json").read_text())
+    files = {name: path / content[name] for name in ("images", "embeddings")}
+    if table is not None:
+        files["images"].write_text(json.dumps({**json.loads(files["images"].read_text()), **table}))
+    if embeddings is not None:
+        files["embeddings"].write_bytes(embeddings)
+    content["checksums"].update({name: zlib.crc32(file.read_bytes()) for name, file in files.items()})
+    content.update(manifest or {})
+    del content["checksum"]
+    content["checksum"] = zlib.crc32(json.dumps(content, sort_keys=True).encode())
+    (path / "index.json").write_text(json.dumps(content))
+
+
+def npy(array):
+    content = BytesIO()
+    np.save(content, array)
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"manifest": {"images": 5}},
+        {"manifest": {"checksums": []}},
+        {"manifest": {"pictures": None}},
+        {"table": {"names": 5}},
+        {"table": {"names": ["a", "b", 5]}},
+        {"table": {"classes": ["x"]}},
+        {"table": {"sizes": None}},
+        {"table": {"unreadable": [["d"]]}},
+        {"embeddings": npy(np.zeros((3, 4), "f")).replace(b"), }", b"), ( ")},
+        {"embeddings": npy(np.zeros((3, 4), "f"))[:-4]},
+        {"embeddings": npy(np.zeros((2, 4), "f"))},
+        {"embeddings": b"PK\x05\x06" + bytes(18)},
+    ],
+)
+def test_content_of_the_wrong_kind_is_refused_whatever_the_checksums_say(tmp_path, change):
+    publish(tmp_path / "index")
+    rewrite(tmp_path / "index")
+    assert len(profs.ImageIndex.load(tmp_path / "index")) == 3
+    rewrite(tmp_path / "index", **change)
+    with pytest.raises(ValueError, match="`index` must .* Build it anew by --overwrite"):
+        profs.ImageIndex.load(tmp_path / "index")
 
 
 def test_other_pictures_are_refused(tmp_path):

@@ -31,9 +31,8 @@ _STORAGES = {
     "BoolStorage": "?",
 }
 
-# Opcodes that write an entry of the memo, and one that allocates its length before it reads its content.
+# Opcodes that write an entry of the memo.
 _MEMO_WRITES = ("PUT", "BINPUT", "LONG_BINPUT")
-_ALLOCATES_FIRST = ("BYTEARRAY8",)
 
 
 class InvalidStateDictError(ValueError):
@@ -49,7 +48,7 @@ class Storage:
 
 
 class _BoundedReader:
-    """Reads no more bytes than a file has: Python's own would allocate before it knows that there are fewer."""
+    """Reads no more bytes than a file has: Python's own reader would allocate them before it reads."""
 
     def __init__(self, file: BinaryIO) -> None:
         position = file.tell()
@@ -60,7 +59,11 @@ class _BoundedReader:
 
     def read(self, size: int) -> bytes:
         """Returns at most ``size`` bytes."""
-        return self._file.read(min(size, self._end - self._file.tell()))
+        return self._file.read(min(size, self.bytes_left()))
+
+    def bytes_left(self) -> int:
+        """Returns how many bytes are left to read."""
+        return self._end - self._file.tell()
 
 
 class TensorUnpickler(pickle.Unpickler):
@@ -103,16 +106,17 @@ class TensorUnpickler(pickle.Unpickler):
             ValueError, LookupError, ...: If it is damaged.
         """
         start = self._file.tell()
-        for opcode, argument, position in pickletools.genops(_BoundedReader(self._file)):
+        bounded: Any = _BoundedReader(self._file)
+        for opcode, argument, position in pickletools.genops(bounded):
+            # Python allocates all entries of the memo up to the one that is written, and whole frames.
             if opcode.name in _MEMO_WRITES and int(argument or 0) > (position or 0) - start:
-                # Python allocates all entries up to the written one.
                 raise InvalidStateDictError(
                     f"its {self._name} writes entry {argument} of its memo too early."
                 )
-            if opcode.name in _ALLOCATES_FIRST:
-                raise InvalidStateDictError(
-                    f"its {self._name} holds a {opcode.name}, which is not a tensor's."
-                )
+            if opcode.name == "FRAME" and int(argument or 0) > bounded.bytes_left():
+                raise EOFError(f"a frame of {argument} bytes is larger than the file")
+            if opcode.name == "BYTEARRAY8":
+                raise InvalidStateDictError(f"its {self._name} holds a byte array, which no tensor needs.")
         self._file.seek(start)
 
     def find_class(self, module: str, name: str) -> Any:
