@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 ruff format --check .
 ruff check .
 mypy
-# Warnings are errors: pyproject.toml says which are let through. A file's tests share what is costly to make. The
-# order of the files is kept: the commands, which take longest, come early. Tests often wait for other processes,
-# so that one worker more than there are cores is not too many.
+# Warnings are errors; pyproject.toml lists the exceptions. The tests of a file share expensive fixtures (loadfile), and
+# files keep their order, because those that take longest come early. Tests often wait for other processes, hence one
+# worker more than there are cores.
 python -m pytest -n "$(($(nproc) + 1))" --dist loadfile --no-loadscope-reorder "$@"
