@@ -17,7 +17,7 @@ class ClusterScores(NamedTuple):
     """How well k-means clusters agree with classes.
 
     Attributes:
-        nmi: Normalised mutual information, arithmetic mean of the entropies, in [0, 1].
+        nmi: Normalized mutual information, arithmetic mean of the entropies, in [0, 1].
         f1: F1 of pairs of images, in [0, 1].
         ami: Adjusted mutual information; 0 is chance, 1 the best.
         iterations: Of k-means.
@@ -46,8 +46,8 @@ def cluster_scores(
     """Clusters embeddings by k-means, as many clusters as classes, and compares the two (paper, section 5.1).
 
     Args:
-        embeddings: Float `[N, D]`, NumPy or TensorFlow. They are clustered as they are: normalise them before
-            where the model is used with normalised embeddings.
+        embeddings: Float `[N, D]`, NumPy or TensorFlow. They are clustered as they are: normalize them before
+            where the model is used with normalized embeddings.
         labels: `[N]`, integers or strings.
         seed: Of the start of k-means; one seed and one backend give one result.
         start: As for `kmeans`, which says more of all that follow.

@@ -115,7 +115,7 @@ class NearestSearch:
         if self.distance == "cosine":
             return False
         largest = max(float(queries.max()), -float(queries.min())) * self._frame.scale
-        return largest + np.abs(self._frame.centre).max() > _REACH
+        return largest + np.abs(self._frame.center).max() > _REACH
 
     def _factor(self, gallery: Side, block: slice) -> np.ndarray:
         """A block of the gallery as the right factor of products."""
@@ -206,8 +206,8 @@ class _Pairs:
 
     def __init__(self, queries: np.ndarray, gallery: np.ndarray, frame: Frame) -> None:
         self._queries, self._gallery = queries, gallery
-        # Around no centre: the difference of two float32 values then has no rounding, so that ties are ties.
-        self._frame = dataclasses.replace(frame, centre=np.zeros_like(frame.centre))
+        # Around no center: the difference of two float32 values then has no rounding, so that ties are ties.
+        self._frame = dataclasses.replace(frame, center=np.zeros_like(frame.center))
 
     def scores(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Minus half the squared distances of queries and gallery images `[n]`, float64 `[n]`."""

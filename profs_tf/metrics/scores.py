@@ -11,7 +11,7 @@ from absl import logging
 
 from profs_tf.metrics import clustering as clustering_metrics
 from profs_tf.metrics import retrieval
-from profs_tf.metrics.arguments import check_ks
+from profs_tf.metrics.arguments import check_integer, check_ks
 from profs_tf.utils.array_types import Array, Labels
 
 CLUSTERING = ("never", "best", "every_epoch")
@@ -96,9 +96,10 @@ def evaluate_in_full(
         distance: "euclidean" or "cosine".
         map_at_r: whether to report MAP@R and R-precision, which take up to three times as long.
         intervals: whether to report 95 % confidence intervals of Recall@K, by drawing classes anew.
-        clustering: whether to cluster the queries by k-means for NMI, F1 and AMI; takes far longer than
-            Recall@K.
-        seed: of k-means and of the intervals.
+        clustering: whether to cluster the queries for NMI, F1 and AMI; takes far longer than Recall@K. By
+            k-means with as many clusters as classes, one start by greedy k-means++, at most 100 iterations
+            until one gains no more than 1e-5: these values are those of scikit-learn's default k-means.
+        seed: of k-means and of the intervals; an integer >= 0.
         progress: whether to show progress.
 
     Returns:
@@ -108,11 +109,12 @@ def evaluate_in_full(
         image; `mean_pairwise_distance`. And the `metrics.RetrievalResult`.
 
     Raises:
-        ValueError: as `metrics.evaluate_retrieval`, or a K that is out of its range.
+        ValueError: as `metrics.evaluate_retrieval`, or a K or the seed is out of its range.
     """
     num_candidates = len(embeddings) - 1 if gallery_embeddings is None else len(gallery_embeddings)
     # Before the search, which may take minutes.
     check_ks(ks, num_candidates)
+    check_integer(seed, 0, "seed")
     found = retrieval.evaluate_retrieval(
         embeddings,
         labels,

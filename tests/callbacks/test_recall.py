@@ -5,7 +5,6 @@ import tensorflow as tf
 import profs_tf as profs
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.preprocessing import Preprocessing
-from profs_tf.metrics.scores import evaluate, mean_pairwise_distance
 from profs_tf.models.inference import embed
 from profs_tf.models.non_finite import NonFiniteLossError
 
@@ -142,19 +141,6 @@ def test_embeds_in_order_whatever_the_batch_size():
     whole = embed(model, IMAGES, preprocessing=PLAIN, batch_size=20)
     np.testing.assert_allclose(embed(model, IMAGES, preprocessing=PLAIN, batch_size=7), whole, rtol=1e-5)
     np.testing.assert_allclose(whole, model(PIXELS), rtol=1e-5)
-
-
-def test_mean_pairwise_distance_is_that_of_a_loop():
-    points = np.random.default_rng(0).normal(size=(30, 5)).astype(np.float32)
-    loop = [np.linalg.norm(points[i] - points[j]) for i in range(30) for j in range(30) if i != j]
-    assert mean_pairwise_distance(points) == pytest.approx(np.mean(loop), rel=1e-6)
-
-
-def test_evaluation_of_a_perfect_embedding():
-    report = evaluate(np.eye(5, dtype=np.float32)[LABELS], LABELS, ks=(1, 3))
-    assert {name: report[name] for name in ("recall@1", "recall@3", "nmi", "f1")} == pytest.approx(
-        {"recall@1": 1.0, "recall@3": 1.0, "nmi": 1.0, "f1": 1.0}
-    )
 
 
 @pytest.mark.parametrize(

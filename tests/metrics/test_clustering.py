@@ -8,8 +8,8 @@ from profs_tf.metrics import cluster_scores, kmeans
 def groups(size=600, num_groups=30, spread=0.5):
     generator = np.random.default_rng(0)
     labels = generator.integers(num_groups, size=size)
-    centres = generator.standard_normal((num_groups, 16))
-    return (centres[labels] + spread * generator.standard_normal((size, 16))).astype(np.float32), labels
+    centers = generator.standard_normal((num_groups, 16))
+    return (centers[labels] + spread * generator.standard_normal((size, 16))).astype(np.float32), labels
 
 
 def test_scores_the_clusters_of_k_means():

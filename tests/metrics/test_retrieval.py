@@ -41,8 +41,8 @@ def brute_force(queries, labels, gallery=None, gallery_labels=None, margin=0.0):
 
 def margin_of(queries, gallery):
     """The documented tolerance, `[Q, N]`."""
-    centre = gallery.mean(axis=0)
-    norms_sq = [((part - centre) ** 2).sum(axis=1) for part in (queries, gallery)]
+    center = gallery.mean(axis=0)
+    norms_sq = [((part - center) ** 2).sum(axis=1) for part in (queries, gallery)]
     return 1e-12 * (norms_sq[0][:, None] + norms_sq[1])
 
 
@@ -127,12 +127,12 @@ def test_ranks_are_those_of_exact_integer_distances(search, tiling, unit, offset
 def test_ranks_are_those_of_float64_distances(seed, tiling, dtype, own_set, collapsed):
     generator = np.random.default_rng(seed)
     dimension, num_classes = generator.integers(1, 40), generator.integers(1, 30)
-    centres = generator.standard_normal((num_classes, dimension))
+    centers = generator.standard_normal((num_classes, dimension))
 
     def draw():
         labels = generator.integers(num_classes, size=generator.integers(2, 60))
         spread = generator.choice([0.1, 0.5, 2.0])
-        embeddings = centres[labels] + spread * generator.standard_normal((len(labels), dimension))
+        embeddings = centers[labels] + spread * generator.standard_normal((len(labels), dimension))
         embeddings = 1 + 1e-5 * embeddings if collapsed else embeddings
         embeddings = embeddings.astype(dtype)
         return embeddings[generator.integers(len(labels), size=len(labels))], labels

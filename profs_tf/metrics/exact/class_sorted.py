@@ -25,7 +25,7 @@ _UNDERFLOW = 1e-35
 
 
 class Side:
-    """Embeddings sorted by class, which makes the images of a class neighbours; a position is a place there.
+    """Embeddings sorted by class, which makes the images of a class neighbors; a position is a place there.
 
     Attributes:
         order: int64 `[N]`, the image at each position.

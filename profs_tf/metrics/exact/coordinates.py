@@ -29,14 +29,14 @@ class Frame:
     """Maps embeddings to float64 rows around the origin, whose values are in [-1, 1].
 
     Attributes:
-        cosine: Whether embeddings are normalised first, so that distances are those of directions.
+        cosine: Whether embeddings are normalized first, so that distances are those of directions.
         scale: A power of two, the unit.
-        centre: float64 `[D]`, the origin, in that unit.
+        center: float64 `[D]`, the origin, in that unit.
     """
 
     cosine: bool
     scale: float
-    centre: np.ndarray
+    center: np.ndarray
 
     def rows(self, embeddings: np.ndarray, indices: Union[np.ndarray, slice]) -> np.ndarray:
         """Float64 rows `[n, D]` of the embeddings at `indices` (an array or a slice)."""
@@ -47,7 +47,7 @@ class Frame:
             rows *= self.scale / np.sqrt(np.einsum("nd,nd->n", rows, rows))[:, None]
         else:
             rows *= self.scale
-        rows -= self.centre
+        rows -= self.center
         return rows
 
     def norms_sq(self, embeddings: np.ndarray) -> np.ndarray:
@@ -80,12 +80,12 @@ def fit_frame(distance: str, gallery: np.ndarray, queries: np.ndarray | None = N
     largest = 1.0 if cosine else max(float(max(part.max(), -part.min())) for part in sets)
     frame = Frame(cosine, _to_one(largest, 960), np.zeros(gallery.shape[1]))
     (total, low, high), *others = (_column_totals(frame, part) for part in sets)
-    centre = total / len(gallery)
+    center = total / len(gallery)
     for _, other_low, other_high in others:
         low, high = np.minimum(low, other_low), np.maximum(high, other_high)
     # The limits, of what the smallest float64 would ask for, keep the product of both finite.
-    factor = _to_one(float(np.maximum(high - centre, centre - low).max()), 60)
-    return Frame(cosine, frame.scale * factor, centre * factor)
+    factor = _to_one(float(np.maximum(high - center, center - low).max()), 60)
+    return Frame(cosine, frame.scale * factor, center * factor)
 
 
 def _column_totals(frame: Frame, embeddings: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,63 +1,149 @@
-"""Where k-means starts: which images are its first centres.
+"""Where k-means starts: greedy k-means++, and the uniform draw.
 
-Shapes: N images, C clusters.
+Shapes: N images, D embedding dimension, C clusters, S draws of a batch, E closer pairs.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from profs_tf.metrics.k_means.assign import NearestCentres
+from profs_tf.metrics.k_means.assign import NearestCenters
 
-# Draws in which k-means++ finds its centres.
-_DRAWS = 64
+# A batch of draws adds this fraction of the centers so far.
+_GROWTH = 1 / 4
 
 
 def random_start(num_images: int, num_clusters: int, generator: np.random.Generator) -> np.ndarray:
-    """Draws distinct images, int64 `[C]`."""
+    """Draws distinct images uniformly, int64 `[C]`."""
     return generator.choice(num_images, num_clusters, replace=False)
 
 
-def distant_start(
-    nearest: NearestCentres, norms_sq: np.ndarray, num_clusters: int, generator: np.random.Generator
+def greedy_start(
+    nearest: NearestCenters, norms_sq: np.ndarray, num_clusters: int, generator: np.random.Generator
 ) -> np.ndarray:
-    """Draws distinct images far from each other: k-means++ (Arthur and Vassilvitskii 2007).
+    """Chooses distinct images by greedy k-means++ (Arthur and Vassilvitskii 2007), scikit-learn's default.
 
-    Each is drawn with a chance in proportion to its squared distance to the nearest image drawn so far.
+    For each center, ``2 + floor(ln C)`` images are drawn with probability in proportion to their squared
+    distance to the nearest center so far. The one that lowers the sum of these distances most becomes a
+    center.
 
-    *Differs:* with more than 64 clusters, C / 64 images are drawn at a time (as in k-means||, Bahmani et
-    al. 2012, but without drawing too many), so that all takes as long as one comparison of images with
-    centres.
+    Draws are made and compared for a quarter more centers at a time, by large matrix products. This does not
+    change the probabilities: a draw made when its image's squared distance was d is kept with probability
+    d' / d when its turn comes and the distance is d'. No image is compared twice, however often it is drawn.
 
     Args:
         nearest: The images.
         norms_sq: float64 `[N]`, their squared norms.
         num_clusters: C, at most N.
-        generator: Of random numbers.
+        generator: Random numbers.
 
     Returns:
-        int64 `[C]`. O(N C D).
+        int64 `[C]`. O(N D min(N, C log C)).
     """
-    at_a_time = -(-num_clusters // _DRAWS)
-    chosen = generator.integers(len(norms_sq), size=1)
-    distances_sq, new = np.full(len(norms_sq), np.inf), chosen
-    while True:
-        _, scores = nearest.find(nearest.points[new, :-1])
-        np.minimum(distances_sq, np.maximum(norms_sq - 2.0 * scores, 0), out=distances_sq)
-        distances_sq[chosen] = 0
-        missing = min(at_a_time, num_clusters - len(chosen))
-        if not missing:
-            return chosen
-        new = _draw(distances_sq, chosen, missing, generator)
-        chosen = np.concatenate([chosen, new])
+    trials = 2 + int(math.log(num_clusters))
+    chosen = [int(generator.integers(len(norms_sq)))]
+    gains = _Gains(nearest, norms_sq, chosen[0])
+    while len(chosen) < num_clusters and gains.distances_sq.any():
+        wanted = min(max(1, int(len(chosen) * _GROWTH)), num_clusters - len(chosen))
+        draws = _Draws(gains.distances_sq, wanted * trials, generator)
+        gains.add(draws.images)
+        for _ in range(wanted):
+            tried = draws.take(trials, gains.distances_sq)
+            if len(tried) < trials:
+                break
+            chosen.append(int(tried[gains.of[tried].argmax()]))
+            gains.accept(chosen[-1])
+    # What is left coincides with centers: any of it will do.
+    others = np.setdiff1d(np.arange(len(norms_sq)), chosen)
+    rest = generator.choice(others, num_clusters - len(chosen), replace=False)
+    return np.concatenate([chosen, rest]).astype(np.int64)
 
 
-def _draw(weights: np.ndarray, chosen: np.ndarray, size: int, generator: np.random.Generator) -> np.ndarray:
-    """Up to `size` distinct images that are not among the chosen; one at least."""
-    cumulative = np.cumsum(weights)
-    if cumulative[-1] == 0:
-        # All images coincide with one that was chosen: any other will do.
-        others = np.setdiff1d(np.arange(len(weights)), chosen)
-        return generator.choice(others, size, replace=False)
-    places = np.searchsorted(cumulative, generator.random(size) * cumulative[-1], side="right")
-    return np.unique(places)
+class _Draws:
+    """Images drawn ahead in proportion to their squared distances.
+
+    Attributes:
+        images: int64 `[S]`.
+    """
+
+    def __init__(self, distances_sq: np.ndarray, size: int, generator: np.random.Generator) -> None:
+        cumulative = np.cumsum(distances_sq)
+        self.images = np.searchsorted(cumulative, generator.random(size) * cumulative[-1], side="right")
+        # The squared distance that keeps a draw.
+        self._limits = generator.random(size) * distances_sq[self.images]
+        self._next = 0
+
+    def take(self, size: int, distances_sq: np.ndarray) -> np.ndarray:
+        """The next images, drawn in proportion to `distances_sq`, float64 `[N]`; fewer if they run out."""
+        rest = slice(self._next, self._next + 4 * size)
+        kept = np.flatnonzero(distances_sq[self.images[rest]] > self._limits[rest])[:size]
+        if len(kept) == size:
+            self._next += int(kept[-1]) + 1
+        return self.images[rest][kept]
+
+
+class _Gains:
+    """By how much each image would lower the sum of squared distances if it were a center.
+
+    Only pairs of images closer to each other than to the nearest center count. They are few, and get fewer
+    with every center; a center changes only the gains of images that share a pair with one of its own.
+
+    Attributes:
+        distances_sq: float64 `[N]`, each image's squared distance to the nearest center.
+        of: float64 `[N]`, the gains of the images that were added.
+    """
+
+    def __init__(self, nearest: NearestCenters, norms_sq: np.ndarray, first: int) -> None:
+        """Starts with one center."""
+        self._nearest, self._norms_sq = nearest, norms_sq
+        _, scores = nearest.find(nearest.points[[first], :-1])
+        self.distances_sq = np.maximum(norms_sq - 2.0 * scores, 0)
+        self.distances_sq[first] = 0
+        self._added = np.zeros(len(norms_sq), bool)
+        # The pairs of an image and one that was added, `[E]` each, in the order of the images.
+        self._images, self._others = np.empty((2, 0), np.int64)
+        self._pairs_sq, self._pair_gains = np.empty((2, 0))
+
+    def add(self, images: np.ndarray) -> None:
+        """Finds the gains of images, int64 `[n]`, that may repeat or have been added before. O(n N D)."""
+        new = np.unique(images[~self._added[images]])
+        self._added[new] = True
+        kept = self._pair_gains > 0
+        columns = [self._images[kept], self._others[kept], self._pairs_sq[kept]]
+        if len(new):
+            # The scores of the nearest centers.
+            best = ((self._norms_sq - self.distances_sq) / 2).astype(np.float32)
+            rows, numbers, scores = self._nearest.list_above(self._nearest.points[new, :-1], best)
+            found = rows, new[numbers], np.maximum(self._norms_sq[rows] - 2.0 * scores, 0)
+            order = np.argsort(np.concatenate([columns[0], rows]), kind="stable")
+            columns = [np.concatenate(both)[order] for both in zip(columns, found)]
+        self._images, self._others, self._pairs_sq = columns
+        self._pair_gains = np.maximum(self.distances_sq[self._images] - self._pairs_sq, 0)
+        self._index()
+
+    def _index(self) -> None:
+        """Finds where the pairs of each image are, and sums gains."""
+        from scipy.sparse import csr_matrix
+
+        size = len(self._added)
+        self._begins = np.searchsorted(self._images, np.arange(size + 1))
+        # Transposing sorts by the other image in linear time.
+        numbers = np.arange(len(self._images))
+        by_other = csr_matrix((numbers, self._others, self._begins), (size, size)).tocsc()
+        self._by_other, self._other_begins = by_other.data, by_other.indptr
+        self.of = np.bincount(self._others, self._pair_gains, size)
+
+    def accept(self, image: int) -> None:
+        """Makes an image that was added a center. O(its pairs and theirs)."""
+        own = self._by_other[self._other_begins[image] : self._other_begins[image + 1]]
+        own = own[self._pair_gains[own] > 0]
+        images = self._images[own]
+        self.distances_sq[images] = self._pairs_sq[own]
+        self.distances_sq[image] = 0
+        sizes = self._begins[images + 1] - self._begins[images]
+        pairs = np.arange(sizes.sum()) + np.repeat(self._begins[images] - np.cumsum(sizes) + sizes, sizes)
+        gains = np.maximum(np.repeat(self.distances_sq[images], sizes) - self._pairs_sq[pairs], 0)
+        np.subtract.at(self.of, self._others[pairs], self._pair_gains[pairs] - gains)
+        self._pair_gains[pairs] = gains

@@ -1,7 +1,7 @@
 """Lloyd's k-means in float32 products of blocks, sparing the arithmetic that cannot change anything.
 
-From the second iteration on, most clusters keep their members and so their centre. An image whose centre has
-stayed is compared only with the centres that have moved. The result is that of comparing all with all.
+From the second iteration on, most clusters keep their members and so their center. An image whose center has
+stayed is compared only with the centers that have moved. The result is that of comparing all with all.
 
 Shapes: N images, D embedding dimension, C clusters.
 """
@@ -15,8 +15,8 @@ import numpy as np
 from profs_tf.metrics import arguments as inputs
 from profs_tf.metrics.exact.coordinates import fit_frame
 from profs_tf.metrics.exact.matmul import open_product
-from profs_tf.metrics.k_means.assign import NearestCentres
-from profs_tf.metrics.k_means.init import distant_start, random_start
+from profs_tf.metrics.k_means.assign import NearestCenters
+from profs_tf.metrics.k_means.init import greedy_start, random_start
 from profs_tf.utils.array_types import Array
 from profs_tf.utils.progress import Progress
 
@@ -30,15 +30,15 @@ class KMeansResult(NamedTuple):
     """Clusters found by `kmeans`.
 
     Attributes:
-        assignments: int64 `[N]`, the cluster of each image, whose centre is the nearest.
-        centres: float64 `[C, D]`.
-        inertia: Sum of the squared distances of images to their centres.
-        iterations: How often the centres were moved to the means of their clusters.
+        assignments: int64 `[N]`, the cluster of each image, whose center is the nearest.
+        centers: float64 `[C, D]`.
+        inertia: Sum of the squared distances of images to their centers.
+        iterations: How often the centers were moved to the means of their clusters.
         converged: Whether it ended because the inertia fell by no more than the tolerance.
     """
 
     assignments: np.ndarray
-    centres: np.ndarray
+    centers: np.ndarray
     inertia: float
     iterations: int
     converged: bool
@@ -58,14 +58,15 @@ def kmeans(
 ) -> KMeansResult:
     """Clusters embeddings with Lloyd's algorithm.
 
-    A cluster without members takes over the image that is farthest from its centre. Fewer clusters than asked
+    A cluster without members takes over the image that is farthest from its center. Fewer clusters than asked
     for have members only where embeddings coincide.
 
     Args:
         embeddings: Float `[N, D]`, NumPy or TensorFlow.
         num_clusters: C.
         seed: Of the start; one seed and one backend give one result.
-        start: "k-means++" for images far from each other, "random" for any, or centres, float `[C, D]`.
+        start: "k-means++" (greedy, as scikit-learn's default), "random" for images drawn uniformly, or
+            centers, float `[C, D]`.
         num_starts: Starts drawn, of which the one that ends with the least inertia counts.
         max_iterations: Iterations at most.
         tolerance: Ends where an iteration lowers the inertia by no more than this fraction.
@@ -73,8 +74,8 @@ def kmeans(
         progress: Show progress on standard error.
 
     Returns:
-        A `KMeansResult`. O(N C D) for the start and for each of the first iterations, later far less; about
-        12 N D bytes of memory above the embeddings.
+        A `KMeansResult`. O(N D min(N, C log C)) for the start and O(N C D) for each of the first iterations,
+        later far less; about 12 N D bytes of memory above the embeddings.
 
     Raises:
         ValueError: Embeddings that are not finite or not float `[N, D]`; `num_clusters` outside [1, N];
@@ -87,45 +88,45 @@ def kmeans(
     bar = Progress("k-means", num_starts * (max_iterations + 1), progress)
     operations = 2.0 * embeddings.size * num_clusters
     with open_product(backend, operations) as product:
-        nearest = NearestCentres(embeddings, frame, product)
+        nearest = NearestCenters(embeddings, frame, product)
         norms_sq = frame.norms_sq(embeddings)
         results = []
         for _ in range(num_starts):
             if not isinstance(start, str):
-                centres = np.asarray(start, np.float64) * frame.scale - frame.centre
+                centers = np.asarray(start, np.float64) * frame.scale - frame.center
             elif start == "random":
-                centres = nearest.points[random_start(len(embeddings), num_clusters, generator), :-1]
+                centers = nearest.points[random_start(len(embeddings), num_clusters, generator), :-1]
             else:
-                centres = nearest.points[distant_start(nearest, norms_sq, num_clusters, generator), :-1]
-            lloyd = _Lloyd(nearest, norms_sq, centres.astype(np.float32))
+                centers = nearest.points[greedy_start(nearest, norms_sq, num_clusters, generator), :-1]
+            lloyd = _Lloyd(nearest, norms_sq, centers.astype(np.float32))
             results.append(lloyd.run(max_iterations, tolerance, bar))
     bar.finish()
     best = min(results, key=lambda result: result.inertia)
     return best._replace(
-        centres=(best.centres + frame.centre) / frame.scale, inertia=best.inertia / frame.scale / frame.scale
+        centers=(best.centers + frame.center) / frame.scale, inertia=best.inertia / frame.scale / frame.scale
     )
 
 
 class _Lloyd:
     """One run from one start, all in the frame."""
 
-    def __init__(self, nearest: NearestCentres, norms_sq: np.ndarray, centres: np.ndarray) -> None:
-        """Finds the images' nearest centres.
+    def __init__(self, nearest: NearestCenters, norms_sq: np.ndarray, centers: np.ndarray) -> None:
+        """Finds the images' nearest centers.
 
         Args:
             nearest: The images.
             norms_sq: float64 `[N]`, their squared norms.
-            centres: float32 `[C, D]`, where to start; changed in place.
+            centers: float32 `[C, D]`, where to start; changed in place.
         """
-        self._nearest, self._norms_sq, self._centres = nearest, norms_sq, centres
-        self._assignments, self._scores = nearest.find(centres)
+        self._nearest, self._norms_sq, self._centers = nearest, norms_sq, centers
+        self._assignments, self._scores = nearest.find(centers)
 
     def run(self, max_iterations: int, tolerance: float, bar: Progress) -> KMeansResult:
-        """Moves centres and images in turn until it gains nothing any more."""
-        moved, members, inertia = np.arange(len(self._centres)), self._filled(), self._inertia()
+        """Moves centers and images in turn until it gains nothing any more."""
+        moved, members, inertia = np.arange(len(self._centers)), self._filled(), self._inertia()
         for iteration in range(1, max_iterations + 1):
-            bar.advance(f"{len(moved)} centres move")
-            self._centres[moved] = self._means(members, moved)
+            bar.advance(f"{len(moved)} centers move")
+            self._centers[moved] = self._means(members, moved)
             self._assign(members, moved)
             last, inertia = inertia, self._inertia()
             last_members, members = members, self._filled()
@@ -140,9 +141,9 @@ class _Lloyd:
         for start in range(0, len(self._assignments), _SUM_ROWS):
             block = slice(start, start + _SUM_ROWS)
             # From differences: what products leave of tight clusters is their rounding.
-            rows = self._nearest.points[block, :-1] - self._centres[self._assignments[block]]
+            rows = self._nearest.points[block, :-1] - self._centers[self._assignments[block]]
             inertia += float(np.einsum("nd,nd->", rows, rows, dtype=np.float64))
-        return KMeansResult(self._assignments, self._centres, inertia, iterations, converged)
+        return KMeansResult(self._assignments, self._centers, inertia, iterations, converged)
 
     def _distances_sq(self) -> np.ndarray:
         return np.maximum(self._norms_sq - 2.0 * self._scores, 0)
@@ -151,8 +152,8 @@ class _Lloyd:
         return float(self._distances_sq().sum())
 
     def _filled(self) -> np.ndarray:
-        """The assignments, but that clusters without members take the images farthest from their centres."""
-        counts = np.bincount(self._assignments, minlength=len(self._centres))
+        """The assignments, but that clusters without members take the images farthest from their centers."""
+        counts = np.bincount(self._assignments, minlength=len(self._centers))
         empty = np.flatnonzero(counts == 0).tolist()
         if not empty:
             return self._assignments
@@ -171,7 +172,7 @@ class _Lloyd:
         from scipy.sparse import csr_matrix
 
         # Images of other clusters come last.
-        places = np.full(len(self._centres), len(clusters))
+        places = np.full(len(self._centers), len(clusters))
         places[clusters] = np.arange(len(clusters))
         places = places[members]
         order = np.argsort(places, kind="stable")[: np.count_nonzero(places < len(clusters))]
@@ -186,18 +187,18 @@ class _Lloyd:
         return sums[:, :-1] / sums[:, -1:]
 
     def _assign(self, members: np.ndarray, moved: np.ndarray) -> None:
-        """Finds the images' nearest centres after the moved ones have moved."""
-        has_moved = np.zeros(len(self._centres), bool)
+        """Finds the images' nearest centers after the moved ones have moved."""
+        has_moved = np.zeros(len(self._centers), bool)
         has_moved[moved] = True
         concerned = has_moved[members]
         if concerned.all():
-            self._assignments, self._scores = self._nearest.find(self._centres)
+            self._assignments, self._scores = self._nearest.find(self._centers)
             return
         self._assignments, self._scores = members.copy(), self._scores.copy()
         images = np.flatnonzero(concerned)
-        self._assignments[images], self._scores[images] = self._nearest.find(self._centres, images)
+        self._assignments[images], self._scores[images] = self._nearest.find(self._centers, images)
         images = np.flatnonzero(~concerned)
-        found, scores = self._nearest.find(self._centres[moved], images)
+        found, scores = self._nearest.find(self._centers[moved], images)
         better = scores > self._scores[images]
         self._assignments[images[better]] = moved[found[better]]
         self._scores[images[better]] = scores[better]
@@ -224,12 +225,12 @@ def _check(
         raise ValueError(f"`tolerance` must be >= 0, got {tolerance}.")
     if isinstance(start, str):
         if start not in STARTS:
-            raise ValueError(f"`start` must be one of {', '.join(STARTS)}, or centres, got {start!r}.")
+            raise ValueError(f"`start` must be one of {', '.join(STARTS)}, or centers, got {start!r}.")
         return
-    centres = inputs.check_embeddings(start, "start")
-    if centres.shape != (num_clusters, embeddings.shape[1]):
+    centers = inputs.check_embeddings(start, "start")
+    if centers.shape != (num_clusters, embeddings.shape[1]):
         raise ValueError(
-            f"`start` must have shape [C, D], {(num_clusters, embeddings.shape[1])}, got {centres.shape}."
+            f"`start` must have shape [C, D], {(num_clusters, embeddings.shape[1])}, got {centers.shape}."
         )
     if num_starts > 1:
-        raise ValueError(f"`num_starts` must be 1 where `start` holds centres, got {num_starts}.")
+        raise ValueError(f"`num_starts` must be 1 where `start` holds centers, got {num_starts}.")

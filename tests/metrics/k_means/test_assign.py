@@ -1,0 +1,31 @@
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profs_tf.metrics.exact.coordinates import fit_frame
+from profs_tf.metrics.exact.matmul import open_product
+from profs_tf.metrics.k_means import assign
+
+
+@pytest.mark.parametrize("backend", ["numpy", "tensorflow"])
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2**32 - 1), st.integers(3, 70))
+def test_blocks_of_products_give_what_all_scores_give(backend, seed, block):
+    generator = np.random.default_rng(seed)
+    embeddings = generator.standard_normal((60, 5)).astype(np.float32)
+    with mock.patch.object(assign, "_BLOCK", block), open_product(backend, 0) as product:
+        nearest = assign.NearestCenters(embeddings, fit_frame("euclidean", embeddings), product)
+        centers = generator.standard_normal((17, 5)).astype(np.float32)
+        scores = nearest.points[:, :-1] @ centers.T - (centers**2).sum(axis=1) / 2
+        numbers, best = nearest.find(centers)
+        np.testing.assert_array_equal(numbers, scores.argmax(axis=1))
+        np.testing.assert_allclose(best, scores.max(axis=1), atol=1e-5)
+        some = generator.permutation(60)[:9]
+        np.testing.assert_array_equal(nearest.find(centers, some)[0], numbers[some])
+        bounds = np.quantile(scores, 0.8, axis=1).astype(np.float32)
+        images, columns, above = nearest.list_above(centers, bounds)
+    np.testing.assert_array_equal(np.stack([images, columns]), np.nonzero(scores > bounds[:, None]))
+    np.testing.assert_allclose(above, scores[images, columns], atol=1e-5)
