@@ -1,4 +1,4 @@
-"""The images of every batch: R', representatives of some classes, and E, other images of the same classes.
+"""Draws the images of every batch: representatives of some classes (R'), then other images of these (E).
 
 Shapes: L classes, N images, B = C * I images a batch of C classes with I images each.
 """
@@ -22,14 +22,14 @@ from profs_tf.utils.array_types import Labels
 QUERIES = ("representatives", "all")
 
 
-class Batch(NamedTuple):
-    """The batch of one step.
+class BatchIndices(NamedTuple):
+    """The images of one step's batch.
 
     Attributes:
         step: t, counted from 0.
-        indices: int64 [B], image indices: the C representatives first, then the B-C examples, class by class.
+        indices: int64 [B], image indices: the C representatives, then the B-C examples class by class.
         labels: int64 [B], class indices 0 to L-1.
-        is_representative: float32 [B], 1 for those that may be the query of a pair.
+        is_representative: float32 [B], 1 for the images that may act as queries.
     """
 
     step: int
@@ -42,23 +42,23 @@ class BatchSampler:
     """Draws the batch of every step as a pure function of (seed, step).
 
     A batch holds ``C = min(B // I, L)`` classes, drawn uniformly without replacement, and exactly I images of
-    each: its representative in the current projection, and I-1 others drawn without replacement. A class with
-    fewer than I images gives all its others before one is drawn again; only a class with a single image gives
-    its representative as its own example too (it then meets itself under another augmentation).
+    each: its representative in the current projection, and I-1 others drawn without replacement. In a class
+    with fewer than I images, all others are drawn before one is drawn again. A class with a single image
+    repeats its representative as its own example, under another augmentation.
 
-    Drawing costs O(C I^2) a batch, and O(L) (or O(N log N) for the cyclic draw) once a projection.
+    Drawing costs O(C I^2) per batch, and O(L) (O(N log N) for the cyclic draw) per projection.
 
-    An epoch is ``len(sampler) = ceil(N / B)`` steps, as many as would show N images. The draws are
-    independent, so an epoch does not show every image, nor every class: a class stays out of T steps with
+    An epoch is ``len(sampler) = ceil(N / B)`` steps, the number that N images fill. The draws of steps are
+    independent, so an epoch does not show every image or every class: a class is in none of T batches with
     probability ``(1 - C/L)**T``.
 
     Attributes:
         table: the images of each class (`ClassTable`); class l has the label ``table.class_labels[l]``.
         classes_per_batch: C.
-        batch_size: B = C * I, below the batch size asked for where there are fewer than ``B // I`` classes.
+        batch_size: B = C * I, less than the argument if there are fewer than ``B // I`` classes.
         schedule: the `Schedule` with M, which the callback follows too.
-        first_step: the step at which iterating begins; the callback sets it to the model's step when training
-            begins, so that a second `fit` or a resumed run goes on where the weights are.
+        first_step: the step of the first batch of an iteration. The callback sets it to the model's step when
+            training begins, so that a second `fit` or a resumed run continues at the weights' step.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class BatchSampler:
             batch_size: B, a multiple of `images_per_class`.
             images_per_class: I, the representative included.
             seed: 0 <= seed < 2**62.
-            representative_uses: rho; gives M where `steps_per_projection` is None.
-            steps_per_projection: M. With 1, every batch has representatives of its own: ordinary batches.
+            representative_uses: rho; determines M if `steps_per_projection` is None.
+            steps_per_projection: M. With 1, every batch draws its own representatives: ordinary batches.
             representative_draw: "uniform" or "cyclic", see `draw_representatives`.
-            queries: who may be the query of a pair: "representatives" (PROFS) or "all" (the ordinary
-                batch-mode loss).
+            queries: which images may act as queries: "representatives" (PROFS) or "all" (the ordinary batch
+                loss).
 
         Raises:
-            ValueError: if an argument is out of its range.
+            ValueError: If an argument is out of its range.
         """
         self.table = ClassTable(labels)
         self.images_per_class = int(images_per_class)
@@ -135,11 +135,11 @@ class BatchSampler:
             self._latest = (projection_index, latest)
         return latest
 
-    def batch(self, step: int) -> Batch:
-        """Returns the batch of step t, the same whenever and wherever it is asked for.
+    def batch(self, step: int) -> BatchIndices:
+        """Returns the batch of step t, a pure function of the seed and t.
 
         Raises:
-            ValueError: if `step` is negative.
+            ValueError: If `step` is negative.
         """
         if step < 0:
             raise ValueError(f"`step` must be >= 0, got {step}.")
@@ -149,7 +149,9 @@ class BatchSampler:
         """Returns the classes of a batch, int64 [C], all different."""
         return random.choice(self.num_classes, self.classes_per_batch, replace=False)
 
-    def _make_batch(self, step: int, choose_classes: Callable[[np.random.Generator], np.ndarray]) -> Batch:
+    def _make_batch(
+        self, step: int, choose_classes: Callable[[np.random.Generator], np.ndarray]
+    ) -> BatchIndices:
         representatives = self.representatives(self.schedule.projection_index(step))
         random = random_streams.generator(self.seed, random_streams.BATCH, step)
         classes = choose_classes(random)
@@ -158,21 +160,21 @@ class BatchSampler:
         is_representative = np.ones(self.batch_size, np.float32)
         if self.queries == "representatives":
             is_representative[self.classes_per_batch :] = 0.0
-        return Batch(
+        return BatchIndices(
             step=step,
             indices=np.concatenate([batch_representatives, batch_examples.ravel()]),
             labels=np.concatenate([classes, np.repeat(classes, self.images_per_class - 1)]).astype(np.int64),
             is_representative=is_representative,
         )
 
-    def iterate_from(self, first_step: int = 0) -> Iterator[Batch]:
+    def iterate_from(self, first_step: int = 0) -> Iterator[BatchIndices]:
         """Yields the batches of the steps first_step, first_step + 1, ... without end."""
         step = first_step
         while True:
             yield self.batch(step)
             step += 1
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[BatchIndices]:
         return self.iterate_from(self.first_step)
 
     def _draw_examples(
@@ -181,19 +183,19 @@ class BatchSampler:
         """Returns the other images of each class, int64 [C, I-1]."""
         sizes = self.table.sizes[classes]
         positions = _draw_without_replacement(random, np.maximum(sizes - 1, 1), self.images_per_class - 1)
-        # The others are numbered without the representative: step over it, unless it is all there is.
+        # Positions do not count the representative: step over it, unless it is the only image.
         representative_positions = self.table.position_in_class[batch_representatives]
         positions += (positions >= representative_positions[:, None]) & (sizes > 1)[:, None]
         return self.table.images_by_class[self.table.starts[classes][:, None] + positions]
 
 
 def _draw_without_replacement(random: np.random.Generator, population: np.ndarray, count: int) -> np.ndarray:
-    """Draws `count` of the numbers 0 to population[c]-1 for each c; a new round begins when all were drawn.
+    """Draws `count` of the numbers 0 to population[c]-1 for each c; once all are drawn, it starts anew.
 
     Args:
-        random: draws.
+        random: the generator.
         population: int64 [C], at least 1 each.
-        count: how many to draw for each c.
+        count: the number of draws for each c.
 
     Returns:
         int64 [C, count].
@@ -205,7 +207,7 @@ def _draw_without_replacement(random: np.random.Generator, population: np.ndarra
         number = (uniform[:, turn] * (population - drawn_this_round)).astype(np.int64)
         belongs = np.arange(turn) >= turn - drawn_this_round[:, None]
         taken = np.sort(np.where(belongs, drawn[:, :turn], population[:, None]), axis=1)
-        # `number` counts the free ones; stepping over the taken ones in rising order gives its value.
+        # `number` counts the free numbers; stepping over the taken ones in ascending order gives its value.
         for column in taken.T:
             number += number >= column
         drawn[:, turn] = number

@@ -1,4 +1,4 @@
-"""Which images each class has: labels of any kind, re-indexed and sorted by class once."""
+"""The images of each class: labels of any kind, indexed and sorted once."""
 
 import numbers
 
@@ -11,23 +11,23 @@ class ClassTable:
     """The images of each class, as slices of one array.
 
     Attributes:
-        class_labels: [L] the distinct labels, sorted; class l of everything below is ``class_labels[l]``.
+        class_labels: [L] the distinct labels, sorted; class l has the label ``class_labels[l]``.
         class_of_image: int64 [N], values 0 to L-1.
         images_by_class: int64 [N], image indices sorted by class and, within a class, by index.
-        starts: int64 [L], where each class begins in `images_by_class`.
-        sizes: int64 [L], images of each class.
-        position_in_class: int64 [N], where each image stands among those of its class.
+        starts: int64 [L], the position in `images_by_class` of each class's first image.
+        sizes: int64 [L], the number of images of each class.
+        position_in_class: int64 [N], the position of each image within its class.
     """
 
     def __init__(self, labels: Labels) -> None:
         """Sorts the images by class, O(N log N).
 
         Args:
-            labels: [N] integers or strings: negative, not contiguous or above 2**31 as they may be; also as
-                objects, as a column of a table holds them. Bytes are taken as UTF-8.
+            labels: [N] integers or strings; integers may be negative, not contiguous or above 2**31. Of dtype
+                object too, as in a column of a table. Bytes are UTF-8.
 
         Raises:
-            ValueError: if `labels` is empty, not one-dimensional or not integers or strings.
+            ValueError: If `labels` is empty, not one-dimensional or not integers or strings.
         """
         labels = np.asarray(labels)
         if labels.ndim != 1 or labels.size == 0:
@@ -36,7 +36,7 @@ class ClassTable:
                 "Pass one integer or string for each image."
             )
         if labels.dtype.kind in "OS":
-            labels = _of_one_kind(labels)
+            labels = _strings_or_integers(labels)
         if labels.dtype.kind not in "iuU":
             raise ValueError(f"`labels` must be integers or strings, got dtype {labels.dtype}.")
         self.class_labels, class_of_image = np.unique(labels, return_inverse=True)
@@ -65,10 +65,10 @@ class ClassTable:
         return self.images_by_class[start : start + self.sizes[class_index]]
 
 
-def _of_one_kind(labels: np.ndarray) -> np.ndarray:
-    """Returns labels of dtype object or bytes, [N], as strings or integers; as they are where they are mixed.
+def _strings_or_integers(labels: np.ndarray) -> np.ndarray:
+    """Returns labels of dtype object or bytes, [N], as strings or integers; unchanged if they are mixed.
 
-    NumPy alone would make a string of what is missing in a column of strings.
+    NumPy alone would turn a missing value in a column of strings into a string.
     """
     values = [label.decode("utf-8") if isinstance(label, bytes) else label for label in labels.tolist()]
     if all(isinstance(label, str) for label in values):

@@ -1,8 +1,8 @@
-"""Counter-based random streams: the draw of step t depends on (seed, purpose, t), on nothing drawn before."""
+"""Counter-based random streams: a draw depends on (seed, purpose, step) only, not on earlier draws."""
 
 import numpy as np
 
-# Each kind of draw has its own stream, so that one more draw of one kind leaves the others as they were.
+# Each purpose has its own stream: more draws for one do not change the others.
 REPRESENTATIVES = 1
 BATCH = 2
 CYCLE = 3
@@ -22,8 +22,8 @@ def generator(seed: int, purpose: int, index: int) -> np.random.Generator:
 def hashed_uniform_bits(seed: int, purpose: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Returns 64 random bits for each pair (first[i], second[i]), the same for equal pairs.
 
-    Three rounds of the SplitMix64 finaliser (Steele, Lea and Flood, "Fast splittable pseudorandom number
-    generators", OOPSLA 2014), one for each word mixed in.
+    One round of the SplitMix64 finalizer for each value mixed in, and one more (Steele, Lea and Flood, "Fast
+    splittable pseudorandom number generators", OOPSLA 2014).
 
     Args:
         seed: as in `generator`.
@@ -36,11 +36,11 @@ def hashed_uniform_bits(seed: int, purpose: int, first: np.ndarray, second: np.n
     """
     state = np.full(len(first), np.uint64((seed * 4 + purpose) & 0xFFFFFFFFFFFFFFFF))
     for word in (first, second):
-        state = _finalise(state ^ _finalise(word.astype(np.uint64)))
-    return _finalise(state)
+        state = _finalize(state ^ _finalize(word.astype(np.uint64)))
+    return _finalize(state)
 
 
-def _finalise(bits: np.ndarray) -> np.ndarray:
+def _finalize(bits: np.ndarray) -> np.ndarray:
     bits = bits + np.uint64(0x9E3779B97F4A7C15)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

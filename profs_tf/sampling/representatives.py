@@ -1,4 +1,4 @@
-"""R, the representatives of a projection: one image of every class (paper, Algorithm 1)."""
+"""Draws the representatives R of a projection: one image of every class (paper, Algorithm 1)."""
 
 import numpy as np
 
@@ -18,15 +18,15 @@ def draw_representatives(
         seed: the run's seed.
         projection_index: k.
         draw: "uniform" draws each class's representative uniformly and anew, as Algorithm 1 does; O(L).
-            "cyclic" draws without replacement until all images of the class have served, then begins another
-            shuffled round: the reading of section 4 in which ``R^(k)`` and ``R^(k')`` are disjoint within a
+            "cyclic" draws without replacement until every image of the class has been a representative, then
+            shuffles again: the reading of section 4 in which ``R^(k)`` and ``R^(k')`` are disjoint within a
             cycle; O(N log N).
 
     Returns:
         int64 [L]: ``R[l]`` is the index of an image of class l.
 
     Raises:
-        ValueError: if `draw` is unknown.
+        ValueError: If `draw` is unknown.
     """
     if draw == "uniform":
         uniform = random_streams.generator(seed, random_streams.REPRESENTATIVES, projection_index).random(

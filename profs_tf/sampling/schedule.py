@@ -1,4 +1,4 @@
-"""When projections begin: the one clock of the sampler and the callback (paper, section 5.4.1)."""
+"""When projections begin: the schedule of sampler and callback (paper, section 5.4.1)."""
 
 import numbers
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from typing import Any, Optional
 
 
 def check_whole(argument: str, value: Any) -> int:
-    """Returns a number, Python's or NumPy's, as an int.
+    """Returns an integer of Python or NumPy as an int.
 
     Raises:
-        ValueError: if it is not a whole one by its type: 4.0 is not.
+        ValueError: If its type is no integer type; 4.0 is refused.
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise ValueError(f"`{argument}` must be a whole number, got {value!r}.")
@@ -20,7 +20,7 @@ def classes_in_batch(batch_size: int, images_per_class: int, num_classes: int) -
     """Returns ``C = min(B // I, L)``, the number of classes in a batch.
 
     Raises:
-        ValueError: if `batch_size` is not a positive multiple of `images_per_class`, both whole numbers.
+        ValueError: If `batch_size` is not a positive multiple of `images_per_class`, both whole numbers.
     """
     batch_size = check_whole("batch_size", batch_size)
     images_per_class = check_whole("images_per_class", images_per_class)
@@ -46,10 +46,10 @@ def derive_steps_per_projection(
         representative_uses: rho, how often a representative is used on average in one projection.
 
     Returns:
-        M, optimiser steps in a projection; at least 1.
+        M, optimizer steps in a projection; at least 1.
 
     Raises:
-        ValueError: if an argument is below 1 or no whole number.
+        ValueError: If an argument is not a whole number of at least 1.
     """
     for name, value in (
         ("num_classes", num_classes),
@@ -63,7 +63,7 @@ def derive_steps_per_projection(
 
 @dataclass(frozen=True)
 class Schedule:
-    """Projection k takes the steps ``k * M`` to ``(k + 1) * M - 1``; steps count from 0.
+    """Projection k has the steps ``k * M`` to ``(k + 1) * M - 1``; steps count from 0.
 
     Attributes:
         steps_per_projection: M.
@@ -76,7 +76,7 @@ class Schedule:
             raise ValueError(f"`steps_per_projection` must be >= 1, got {self.steps_per_projection}.")
 
     def projection_index(self, step: int) -> int:
-        """Returns k, the projection that step belongs to."""
+        """Returns k, the projection of a step."""
         return step // self.steps_per_projection
 
     def begins_projection(self, step: int) -> bool:
@@ -84,14 +84,14 @@ class Schedule:
         return step % self.steps_per_projection == 0
 
     def check_strides(self, steps_per_execution: int, steps_per_epoch: Optional[int] = None) -> None:
-        """Refuses a number of steps in one call of the train function that would jump over a swap.
+        """Checks that no call of the train function steps over a swap.
 
         Args:
             steps_per_execution: steps in one call of the train function.
-            steps_per_epoch: steps in an epoch, or None where it is not known.
+            steps_per_epoch: steps in an epoch, or None if unknown.
 
         Raises:
-            ValueError: if `steps_per_execution` does not divide M, or an epoch's last call would be shorter.
+            ValueError: If `steps_per_execution` does not divide M, or does not divide `steps_per_epoch`.
         """
         if steps_per_execution < 1 or self.steps_per_projection % steps_per_execution:
             divisors = [

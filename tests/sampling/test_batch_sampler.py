@@ -157,27 +157,3 @@ def test_numpy_integers_are_as_good_as_python_s():
     np.testing.assert_array_equal(
         ours.batch(9).indices, BatchSampler(labels, 6, 2, seed=3, steps_per_projection=4).batch(9).indices
     )
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        np.array(["ä", "b", "ä", "b"], object),
-        np.array(["ä".encode(), b"b"] * 2, object),
-        np.array(["ä".encode(), b"b"] * 2),
-    ],
-)
-def test_strings_of_any_dtype_are_the_same_classes(labels):
-    table = BatchSampler(labels, 4, 2).table
-    assert table.class_labels.tolist() == ["b", "ä"]
-    assert table.class_of_image.tolist() == [1, 0, 1, 0]
-
-
-def test_integers_as_objects_keep_their_value():
-    assert BatchSampler(np.array([2**40, -1] * 2, object), 4, 2).table.class_labels.tolist() == [-1, 2**40]
-
-
-@pytest.mark.parametrize("missing", [None, float("nan"), 1, True])
-def test_a_missing_label_is_no_class(missing):
-    with pytest.raises(ValueError, match="`labels` must be integers or strings, got dtype object"):
-        BatchSampler(np.array(["a", "a", missing, "b"], object), 4, 2)

@@ -1,4 +1,4 @@
-"""How the embeddings of past steps get from the trainer's thread to the sampler's: messages in order.
+"""A queue that carries each step's embeddings from the trainer's thread to the sampler's.
 
 Shapes: L classes, C classes in a batch, D embedding dimension.
 """
@@ -17,11 +17,11 @@ _POLL_SECONDS = 1.0
 
 
 class StepEmbeddings(NamedTuple):
-    """What a step computed for the representatives of its batch, or the loss's vectors of classes after it.
+    """The embeddings that a step computed for its representatives, or the loss's prototypes after the step.
 
     Attributes:
         step: t.
-        classes: int64 [C]; None: all L.
+        classes: int64 [C], or None for all L.
         embeddings: float32 [C, D], or [L, D].
     """
 
@@ -31,26 +31,26 @@ class StepEmbeddings(NamedTuple):
 
 
 class StalledTrainingError(RuntimeError):
-    """The sampler waited in vain for the embeddings of a step."""
+    """The embeddings of a step did not arrive in time."""
 
 
 class EmbeddingFeed:
-    """Messages of consecutive steps; the trainer puts them, the sampler takes them, each in its own thread.
+    """Messages of consecutive steps; the trainer puts them and the sampler takes them, each in its thread.
 
-    The wait for a message has a limit only while the trainer is in a step (`is_stepping`): between steps it
-    may evaluate for hours.
+    Waiting for a message times out only while the trainer is in a step (`is_stepping`): between steps it may
+    evaluate for hours.
 
     Attributes:
-        is_stepping: whether the trainer is in a step; it says so itself.
+        is_stepping: whether the trainer is in a step; the trainer sets it.
         next_step: the step whose message `take` returns next.
     """
 
     def __init__(self, next_step: int, stall_seconds: float = 600.0) -> None:
-        """Begins empty.
+        """Creates an empty queue.
 
         Args:
-            next_step: the step whose message is expected first.
-            stall_seconds: how long a step may take before waiting for it ends with an error.
+            next_step: the step of the first message.
+            stall_seconds: how long a step may take before `take` raises StalledTrainingError.
         """
         self.is_stepping = True
         self.next_step = next_step
@@ -61,10 +61,10 @@ class EmbeddingFeed:
         self._stall_seconds = stall_seconds
 
     def put(self, message: StepEmbeddings) -> None:
-        """Hands a step's message over; never waits.
+        """Appends a step's message; never waits.
 
         Raises:
-            ValueError: if it is not the message of the next step.
+            ValueError: If it is not the message of the next step.
         """
         with self._changed:
             if message.step != self._next_put:
@@ -74,10 +74,10 @@ class EmbeddingFeed:
             self._changed.notify_all()
 
     def take(self) -> Optional[StepEmbeddings]:
-        """Returns the next message, waiting for it; None once the feed is closed.
+        """Waits for the next message and returns it; None once the feed is closed.
 
         Raises:
-            StalledTrainingError: if it does not come within `stall_seconds` of a step.
+            StalledTrainingError: If it does not arrive within `stall_seconds` of a step.
         """
         waited = 0.0
         with self._changed:
@@ -96,7 +96,7 @@ class EmbeddingFeed:
             return self._messages.popleft()
 
     def close(self) -> None:
-        """Ends all waiting: training is over."""
+        """Ends all waiting when training is over."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

@@ -1,58 +1,64 @@
-"""One vector for every class, which hard negative class mining searches.
+"""One vector for every class, which hard negative class mining (HNCM) searches.
 
-Shapes: L classes, C classes in a batch, D embedding dimension, S classes asked about at once.
+Shapes: L classes, C classes in a batch, D embedding dimension, S classes searched from at once.
 """
 
 from typing import Optional
 
 import numpy as np
 
-# Multiplications below which OpenBLAS computes a product in the calling thread: of two matrices, and of a
-# matrix with a vector.
+# Multiplications below which OpenBLAS stays in the calling thread: for two matrices, and for a matrix and a
+# vector.
 _ONE_THREAD = 2**18
 _ONE_THREAD_VECTOR = 9216
 
 
 class ClassMemory:
-    """One embedding for each class, overwritten whenever its representative was in a batch.
+    """The last embedding of each class's representative.
 
-    Or, for a loss that holds vectors of classes such as proxies, those vectors: `replace` then puts others in
-    the place of all.
+    The training step computes these embeddings anyway, so they cost nothing (paper, section 4.2, hard
+    negative class mining). After a swap, a class keeps the embedding of its former representative until the
+    new one is seen: another image of the class is better than none. A class that was in no batch so far has
+    no embedding, and is no class's neighbor.
 
-    No embedding is computed for it: the training step's own are kept (paper, section 4.2, hard negative
-    class mining). After new representatives were drawn, the embedding of a class's former representative
-    stays until the new one is seen: it is an image of the same class, seen by a network of a few steps ago,
-    and says more about the class than nothing. A class that no batch held so far has no embedding and is
-    nobody's neighbour.
+    For a loss with prototypes, such as proxies, `replace` stores these instead.
 
     Attributes:
         seen: bool [L].
     """
 
     def __init__(self, num_classes: int, embedding_dim: int) -> None:
-        """Makes an empty memory, 4 L D bytes."""
+        """Creates an empty memory of 4 L D bytes."""
         self._embeddings = np.zeros([num_classes, embedding_dim], np.float32)
-        self._is_own = True
+        self._is_own = self._is_checked = True
         self.seen = np.zeros(num_classes, bool)
-        # Half the squared length; infinite for classes not seen, which puts them behind all others. Kept up
-        # from the first search on: a memory that is only written to, as the trainer's is, never needs it.
-        self._half_squares: Optional[np.ndarray] = None
+        # Half the squared norm; infinite for unseen classes, which ranks them last. Kept up to date from the
+        # first search on: a memory that is only written to, such as the trainer's, does not need it.
+        self._half_norms_sq: Optional[np.ndarray] = None
 
     def replace(self, embeddings: np.ndarray) -> None:
-        """Takes over the embeddings of all classes, without a copy; O(L), and O(L D) once they are read.
+        """Stores the embeddings of all classes without a copy; O(L), and O(L D) when they are read.
 
         Args:
-            embeddings: float32 [L, D], an array or a tensor, which must not change any more.
+            embeddings: float32 [L, D], an array or a tensor that never changes. If a value is not finite,
+                reading them raises ValueError.
         """
-        self._embeddings, self._half_squares, self._is_own = embeddings, None, False
+        self._embeddings, self._half_norms_sq, self._is_own = embeddings, None, False
+        self._is_checked = False
         self.seen[:] = True
 
     @property
     def embeddings(self) -> np.ndarray:
-        """Float32 [L, D]; rows of classes not seen are zero."""
-        # What `replace` took over is read when it is needed: most of it never is.
-        if not isinstance(self._embeddings, np.ndarray):
+        """Float32 [L, D]; rows of unseen classes are zero.
+
+        Raises:
+            ValueError: If those that `replace` stored are not all finite.
+        """
+        # Read and checked on demand: most of what `replace` stores is never read.
+        if not self._is_checked:
             self._embeddings = np.asarray(self._embeddings)
+            _check_finite(self._embeddings, np.arange(len(self._embeddings)))
+            self._is_checked = True
         return self._embeddings
 
     def update(self, classes: np.ndarray, embeddings: np.ndarray) -> None:
@@ -61,56 +67,72 @@ class ClassMemory:
         Args:
             classes: int64 [C], all different.
             embeddings: float [C, D].
+
+        Raises:
+            ValueError: If an embedding is not finite; the memory stays as it was.
         """
         embeddings = np.asarray(embeddings, np.float32)
+        _check_finite(embeddings, classes)
         if not self._is_own:
             self._embeddings, self._is_own = self.embeddings.copy(), True
         self._embeddings[classes] = embeddings
-        if self._half_squares is not None:
-            self._half_squares[classes] = _half_squares(embeddings)
+        if self._half_norms_sq is not None:
+            self._half_norms_sq[classes] = _half_squared_norms(embeddings)
         self.seen[classes] = True
 
-    def remoteness(self, classes: np.ndarray, left_out: Optional[np.ndarray] = None) -> np.ndarray:
-        """Returns how far all classes are from some; O(S L D).
+    def relative_distances(self, classes: np.ndarray, excluded: Optional[np.ndarray] = None) -> np.ndarray:
+        """Returns the distances of all classes from some, up to a constant for each row; O(S L D).
 
         Args:
-            classes: int64 [S]; seen ones, for others the row says nothing.
-            left_out: bool [L], classes to put as far away as those not seen.
+            classes: int64 [S], seen classes; the rows of unseen ones mean nothing.
+            excluded: bool [L], classes to rank last like those not seen.
 
         Returns:
-            float32 [S, L]: half the squared Euclidean distance, less a constant for each row; infinite for
-            classes not seen or left out.
+            float32 [S, L]: half the squared Euclidean distance less half the squared norm of the row's class;
+            infinite for unseen and excluded classes.
         """
-        if self._half_squares is None:
-            self._half_squares = np.where(self.seen, _half_squares(self.embeddings), np.float32(np.inf))
-        half_squares = self._half_squares
-        if left_out is not None:
-            half_squares = np.where(left_out, np.float32(np.inf), half_squares)
+        if self._half_norms_sq is None:
+            self._half_norms_sq = np.where(
+                self.seen, _half_squared_norms(self.embeddings), np.float32(np.inf)
+            )
+        half_norms_sq = self._half_norms_sq
+        if excluded is not None:
+            half_norms_sq = np.where(excluded, np.float32(np.inf), half_norms_sq)
         # This order of the factors is up to twice as fast as the other.
         products = _products(self.embeddings, self.embeddings[classes].T)
-        return np.subtract(half_squares, products.T, order="C")
+        return np.subtract(half_norms_sq, products.T, order="C")
 
     def copy(self) -> "ClassMemory":
-        """Returns a memory of its own with the same content."""
+        """Returns an independent copy."""
         other = ClassMemory(*self.embeddings.shape)
         other.update(np.flatnonzero(self.seen), self.embeddings[self.seen])
         return other
 
 
-def _half_squares(embeddings: np.ndarray) -> np.ndarray:
-    # Products of a row with a column, which take half the time of einsum.
+def _check_finite(embeddings: np.ndarray, classes: np.ndarray) -> None:
+    finite = np.isfinite(embeddings).all(axis=1)
+    if not finite.all():
+        raise ValueError(
+            f"`embeddings` must be finite, got NaN or infinite values for {np.count_nonzero(~finite)} of "
+            f"{len(finite)} classes, the first is class {np.asarray(classes)[np.argmin(finite)]}. "
+            "Lower the learning rate, or go on from a checkpoint before this step."
+        )
+
+
+def _half_squared_norms(embeddings: np.ndarray) -> np.ndarray:
+    # Products of a row and a column take half the time of einsum.
     return np.float32(0.5) * np.matmul(embeddings[:, None, :], embeddings[:, :, None])[:, 0, 0]
 
 
 def _products(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Returns [L, D] @ [D, S], computed in the calling thread.
 
-    In blocks of rows, each too small for OpenBLAS's threads. Once woken, these wait busily for the next
-    product, for tens of milliseconds: far longer than a product takes, and taken from the training step.
+    Blocks of rows are too small for OpenBLAS to use its threads. Once woken, these wait busily for the next
+    product, for tens of milliseconds: far longer than a product takes, and at the training step's expense.
     """
     depth, width = columns.shape
     limit = _ONE_THREAD if width > 1 else _ONE_THREAD_VECTOR
-    # A product with a single row counts as one with a vector.
+    # OpenBLAS treats a single row as a vector.
     height = max((limit - 1) // max(depth * width, 1), 2)
     if len(rows) <= height:
         return rows @ columns
@@ -119,6 +141,6 @@ def _products(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     np.matmul(
         rows[:whole].reshape(-1, height, depth), columns, out=products[:whole].reshape(-1, height, width)
     )
-    # The last block is a whole one as well, some of which is known already.
+    # The last block is a whole one too, and overlaps the one before it.
     np.matmul(rows[-height:], columns, out=products[-height:])
     return products

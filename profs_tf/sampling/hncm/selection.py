@@ -1,4 +1,4 @@
-"""Hard negative class mining (HNCM): which classes join a batch, by what the memory says is near to what.
+"""Hard negative class mining (HNCM): chooses the classes of a batch by the distances in a `ClassMemory`.
 
 Shapes: L classes, C classes in a batch, h hard classes for each seed class.
 """
@@ -19,14 +19,14 @@ STRATEGIES = ("nearest", "greedy")
 class ClassMining:
     """How classes are mined.
 
-    * "nearest": seed classes are drawn uniformly; each in turn brings its h nearest classes that are not in
-      the batch yet, until C classes are there: ``C / (1 + h)`` seeds. One scan of the memory a seed, O(L D).
-    * "greedy": one class is drawn uniformly; then the class nearest to *any* class in the batch is added,
-      until there are C (Sohn, "Improved Deep Metric Learning with Multi-class N-pair Loss Objective", NIPS
-      2016, section 3.2.1). One scan a class.
+    * "nearest": seed classes are drawn uniformly. Each adds its h nearest classes that are not in the batch
+      yet, until the batch has C classes: ``C / (1 + h)`` seeds. One O(L D) scan of the memory per seed.
+    * "greedy": one class is drawn uniformly. Then the class nearest to *any* class in the batch is added
+      until the batch has C classes (Sohn, "Improved Deep Metric Learning with Multi-class N-pair Loss
+      Objective", NIPS 2016, section 3.2.1). One scan per class.
 
-    Where the memory cannot tell, because a class or all that are left were not seen yet, classes are drawn
-    uniformly in place of neighbours. So the first batches are ordinary ones.
+    If a seed, or every class that is left, has not been seen yet, classes are drawn uniformly instead of
+    neighbors. So the first batches are ordinary ones.
 
     Attributes:
         hard_classes_per_seed: h.
@@ -46,23 +46,23 @@ class ClassMining:
         """Returns C different classes, int64 [C], in the order in which they joined.
 
         Args:
-            random: draws seeds, and what stands in for neighbours not known.
-            memory: of all L classes.
+            random: draws the seeds, and classes instead of unknown neighbors.
+            memory: the memory of all L classes.
             count: C, at most L.
         """
         drawn = random.permutation(len(memory.seen))
         choose = _nearest if self.strategy == "nearest" else _greedy
-        return choose(_Batch(drawn, count), memory, self.hard_classes_per_seed)
+        return choose(_BatchClasses(drawn, count), memory, self.hard_classes_per_seed)
 
 
-class _Batch:
-    """The classes of a batch while it is filled; `drawn` is a random order of all classes."""
+class _BatchClasses:
+    """The classes chosen so far; `drawn` is a random order of all classes."""
 
     def __init__(self, drawn: np.ndarray, count: int):
         self.classes: list[int] = []
         self.count = count
         self.is_in = np.zeros(len(drawn), bool)
-        # Numbers of Python: NumPy takes longer to hand one out than all else that is done with it.
+        # A list: reading single elements of an array takes longer than all that is done with them.
         self._drawn = drawn.tolist()
         self._next = 0
 
@@ -75,18 +75,18 @@ class _Batch:
         self.is_in[class_index] = True
 
     def upcoming(self, number: int) -> list[int]:
-        """Returns the next so many of the random order that are not in the batch, and adds none."""
+        """Returns the next `number` classes of the random order that are not in the batch."""
         rest = itertools.islice(self._drawn, self._next, None)
         return list(itertools.islice(itertools.filterfalse(self.is_in.item, rest), number))
 
     def next_drawn(self) -> int:
-        """Returns the next class of the random order that is not in the batch, and does not add it."""
+        """Returns the next class of the random order that is not in the batch."""
         while self.is_in.item(self._drawn[self._next]):
             self._next += 1
         return self._drawn[self._next]
 
     def add_drawn(self) -> int:
-        """Adds the next class of the random order."""
+        """Adds the next class of the random order, and returns it."""
         drawn = self.next_drawn()
         self.add(drawn)
         return drawn
@@ -95,75 +95,75 @@ class _Batch:
         return np.array(self.classes, np.int64)
 
 
-def _nearest(batch: _Batch, memory: ClassMemory, hard_classes: int) -> np.ndarray:
+def _nearest(batch: _BatchClasses, memory: ClassMemory, hard_classes: int) -> np.ndarray:
     scans = _Scans(memory)
     while batch.missing:
         seed = batch.next_drawn()
         scan = scans.of_seed(seed, batch, hard_classes)
         batch.add(seed)
         for _ in range(min(hard_classes, batch.missing)):
-            neighbour = _take_nearest(scan, batch)
-            if neighbour is None:
+            neighbor = _take_nearest(scan, batch)
+            if neighbor is None:
                 batch.add_drawn()
             else:
-                batch.add(neighbour)
+                batch.add(neighbor)
     return batch.as_array()
 
 
 class _Scans:
-    """Scans of several seeds in one go: a large memory is read from RAM once for all of them."""
+    """Scans for several seeds together, so that a large memory is read from RAM once for all of them."""
 
     def __init__(self, memory: ClassMemory):
         self._memory = memory
         self._rows: dict[int, np.ndarray] = {}
 
-    def of_seed(self, seed: int, batch: _Batch, hard_classes: int) -> np.ndarray:
-        """Returns how far the classes are from the seed, the next of the batch's random order.
+    def of_seed(self, seed: int, batch: _BatchClasses, hard_classes: int) -> np.ndarray:
+        """Returns the relative distances of all classes from a seed, the next of the batch's random order.
 
-        float32 [L]; infinite for itself, for classes not seen and for those that were in the batch at the
-        scan, and all of it if the seed was not seen.
+        Float32 [L]; infinite for the seed itself, unseen classes and those in the batch at the time of the
+        scan; all infinite if the seed was not seen.
         """
         if seed not in self._rows:
-            # Some join as neighbours of others before it is their turn: then the next are scanned for.
+            # Classes that join as neighbors before their turn are no seeds: then the next ones are scanned.
             self._scan(batch, -(-batch.missing // (1 + hard_classes)))
         return self._rows[seed]
 
-    def _scan(self, batch: _Batch, number: int) -> None:
+    def _scan(self, batch: _BatchClasses, number: int) -> None:
         upcoming = batch.upcoming(number)
         seeds = np.array(upcoming)
-        remoteness = self._memory.remoteness(seeds, batch.is_in)
-        remoteness[np.arange(len(seeds)), seeds] = np.inf
-        remoteness[~self._memory.seen[seeds]] = np.inf
-        self._rows = dict(zip(upcoming, remoteness))
+        distances = self._memory.relative_distances(seeds, batch.is_in)
+        distances[np.arange(len(seeds)), seeds] = np.inf
+        distances[~self._memory.seen[seeds]] = np.inf
+        self._rows = dict(zip(upcoming, distances))
 
 
-def _greedy(batch: _Batch, memory: ClassMemory, hard_classes: int) -> np.ndarray:
-    del hard_classes  # every class but the first is a neighbour
-    remoteness = np.full(len(memory.seen), np.inf, np.float32)
+def _greedy(batch: _BatchClasses, memory: ClassMemory, hard_classes: int) -> np.ndarray:
+    del hard_classes  # Every class but the first is a neighbor.
+    distances = np.full(len(memory.seen), np.inf, np.float32)
     while batch.missing:
-        added = _take_nearest(remoteness, batch)
+        added = _take_nearest(distances, batch)
         if added is None:
             added = batch.add_drawn()
         else:
             batch.add(added)
         if memory.seen[added]:
-            scan = memory.remoteness(np.array([added]), batch.is_in)[0]
-            # The row's constant makes scans of different classes comparable.
+            scan = memory.relative_distances(np.array([added]), batch.is_in)[0]
+            # With the row's constant, scans of different classes are comparable.
             own = memory.embeddings[added]
             scan = scan + np.float32(0.5) * np.sum(own * own)
-            np.minimum(remoteness, scan, out=remoteness)
+            np.minimum(distances, scan, out=distances)
     return batch.as_array()
 
 
-def _take_nearest(remoteness: np.ndarray, batch: _Batch) -> Optional[int]:
-    """Returns where a scan [L] is least outside the batch, of equal ones the first, and sets it to infinity.
+def _take_nearest(distances: np.ndarray, batch: _BatchClasses) -> Optional[int]:
+    """Returns the nearest class outside the batch, the first of equal ones; None if none is left.
 
-    None if there is none. What is found in the batch is set to infinity as well, lest it be found again.
+    In `distances` [L], sets its value and those of nearer classes to infinity.
     """
     while True:
-        nearest = int(remoteness.argmin())
-        if remoteness.item(nearest) == math.inf:
+        nearest = int(distances.argmin())
+        if distances.item(nearest) == math.inf:
             return None
-        remoteness[nearest] = np.inf
+        distances[nearest] = np.inf
         if not batch.is_in.item(nearest):
             return nearest

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from profs_tf.sampling.batch_sampler import BatchSampler
-from profs_tf.sampling.hncm.feed import EmbeddingFeed, StalledTrainingError, StepEmbeddings
+from profs_tf.sampling.hncm.feed import StalledTrainingError, StepEmbeddings
 from profs_tf.sampling.hncm.memory import ClassMemory
 from profs_tf.sampling.hncm.sampler import MinedBatchSampler, MiningHistory
 from profs_tf.sampling.hncm.selection import ClassMining
@@ -123,21 +123,6 @@ def test_a_stalled_trainer_ends_in_an_error():
         list(sampler)
 
 
-def test_an_evaluation_between_steps_is_no_stall():
-    feed = EmbeddingFeed(0, stall_seconds=0.1)
-    feed.is_stepping = False
-    timer = threading.Timer(1.5, lambda: feed.put(StepEmbeddings(0, [0], [[0.0]])))
-    timer.start()
-    assert feed.take().step == 0
-    timer.join()
-
-
-def test_messages_out_of_order_are_refused():
-    feed = EmbeddingFeed(4)
-    with pytest.raises(ValueError, match="`message` must be of step 4, got step 5"):
-        feed.put(StepEmbeddings(5, [], []))
-
-
 def test_iterating_without_a_training_is_refused():
     with pytest.raises(ValueError, match="Train with ProfsCallback"):
         next(iter(make_sampler()))
@@ -148,6 +133,28 @@ def test_a_single_batch_is_no_function_of_the_step():
         make_sampler().batch(3)
 
 
-def test_lag_must_be_positive():
-    with pytest.raises(ValueError, match="`lag` must be >= 1 step, got 0"):
-        MinedBatchSampler(LABELS, 16, 2, lag=0)
+@pytest.mark.parametrize(
+    ("lag", "message"),
+    [(0, "`lag` must be >= 1 step, got 0"), (2.5, "`lag` must be a whole number, got 2.5")],
+)
+def test_lag_must_be_positive(lag, message):
+    with pytest.raises(ValueError, match=message):
+        MinedBatchSampler(LABELS, 16, 2, lag=lag)
+
+
+def test_embeddings_that_are_not_finite_are_refused_on_both_sides():
+    sampler, history = make_sampler(), MiningHistory(20, DIM, LAG)
+    sampler.begin(0, history)
+    batches = iter(sampler)
+    batch = next(batches)
+    message = message_of(batch)
+    message.embeddings[2, 1] = np.nan
+    broken = batch.labels[2]
+    sampler.feed.put(message)
+    history.add(message)
+    with pytest.raises(ValueError, match=f"`embeddings` must be finite.* the first is class {broken}"):
+        list(batches)
+    for step in range(1, LAG - 1):
+        history.add(StepEmbeddings(step, [0], [[0.0] * DIM]))
+    with pytest.raises(ValueError, match=f"the first is class {broken}"):
+        history.add(StepEmbeddings(LAG - 1, [0], [[0.0] * DIM]))
