@@ -74,6 +74,8 @@ setup(
             "pyyaml>=5.4",
             "ruff==0.17.6",
             "tf-slim==1.1.0",
+            # The interpreter of TensorFlow Lite models that TensorFlow 2.21 asks to take in place of its own.
+            f"ai-edge-litert>=1.4; {CURRENT}",
             # With which tests build the package's own wheel.
             "setuptools>=64",
             "wheel>=0.38",

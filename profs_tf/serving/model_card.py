@@ -25,7 +25,7 @@ _LOADING = {
     "saved_model": """import tensorflow as tf  # nothing else is needed
 embed = tf.saved_model.load("FOLDER").signatures["encoded_images"]
 embeddings = embed(images=tf.constant([open("picture.png", "rb").read()]))["embeddings"]""",
-    "tflite": """interpreter = tf.lite.Interpreter("FOLDER/FILE")
+    "tflite": """interpreter = tf.lite.Interpreter("FOLDER/FILE")  # or ai_edge_litert.interpreter.Interpreter
 interpreter.resize_tensor_input(interpreter.get_input_details()[0]["index"], images.shape)
 embeddings = interpreter.get_signature_runner()(images=images)["embeddings"]""",
     "onnx": """import onnxruntime

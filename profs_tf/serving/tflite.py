@@ -9,6 +9,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -46,10 +47,19 @@ def embed_by_tflite(content: bytes, images: np.ndarray) -> np.ndarray:
     Returns:
         float32 [N, D].
     """
-    interpreter = tf.lite.Interpreter(model_content=content)
+    interpreter = _interpreter_class()(model_content=content)
     index = interpreter.get_input_details()[0]["index"]
     interpreter.resize_tensor_input(index, images.shape)
     return interpreter.get_signature_runner()(images=images.astype(np.float32))["embeddings"]
+
+
+def _interpreter_class() -> Any:
+    """Returns LiteRT's interpreter if it is installed, else TensorFlow's, which will be removed."""
+    try:
+        from ai_edge_litert.interpreter import Interpreter
+    except ImportError:
+        return tf.lite.Interpreter
+    return Interpreter
 
 
 @contextlib.contextmanager

@@ -8,7 +8,6 @@ from profs_tf import losses
 from tests.losses.loss_cases import unit_rows
 from tests.losses.loss_oracle import check_against_loops, oracle_settings, random_batches
 from tests.losses.loss_reference import distance_matrix, hard_negatives, pairs_of
-from tests.losses.tfa_oracle import tfa
 
 
 @oracle_settings
@@ -31,7 +30,7 @@ def test_equal_labels_mean_same():
     assert math.isclose(loss([5, 5, -3, -3], four), expected, rel_tol=1e-6)
 
 
-def test_agrees_with_tfa_on_the_chosen_pairs():
+def test_agrees_with_tfa_on_the_chosen_pairs(tfa):
     rng = np.random.default_rng(0)
     y, E = rng.integers(0, 6, 24), unit_rows(rng, 24)
     for q in (np.ones(24), rng.integers(0, 2, 24)):

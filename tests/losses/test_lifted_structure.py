@@ -7,7 +7,6 @@ from hypothesis import given
 
 from profs_tf import losses
 from tests.losses.loss_oracle import check_against_loops, oracle_settings, random_batches
-from tests.losses.tfa_oracle import tfa
 
 
 @oracle_settings
@@ -17,7 +16,7 @@ def test_agrees_with_loops(batch):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_agrees_with_tfa(seed):
+def test_agrees_with_tfa(tfa, seed):
     rng = np.random.default_rng(seed)
     y = rng.permutation(np.repeat(np.arange(6), 3))
     E = rng.normal(size=[18, 7]).astype(np.float32)

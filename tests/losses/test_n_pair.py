@@ -5,7 +5,6 @@ from hypothesis import given
 
 from profs_tf import losses
 from tests.losses.loss_oracle import check_against_loops, oracle_settings, random_batches
-from tests.losses.tfa_oracle import tfa
 
 
 @oracle_settings
@@ -15,7 +14,7 @@ def test_agrees_with_loops(batch):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_agrees_with_tfa(seed):
+def test_agrees_with_tfa(tfa, seed):
     """tfa takes the similarities of the queries (rows) to the other images (columns), one of each class."""
     rng = np.random.default_rng(seed)
     queries, others = rng.normal(size=[2, 9, 5]).astype(np.float32)

@@ -6,7 +6,6 @@ from hypothesis import given
 from profs_tf import losses
 from tests.losses.loss_cases import unit_rows
 from tests.losses.loss_oracle import check_against_loops, oracle_settings, random_batches
-from tests.losses.tfa_oracle import tfa
 
 
 @oracle_settings
@@ -22,7 +21,7 @@ def test_semi_hard_agrees_with_loops(batch):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_semi_hard_agrees_with_tfa(seed):
+def test_semi_hard_agrees_with_tfa(tfa, seed):
     rng = np.random.default_rng(seed)
     y, E = rng.permutation(np.repeat(np.arange(8), 3)), unit_rows(rng, 24)
     expected = tfa.losses.triplet_semihard_loss(
@@ -32,7 +31,7 @@ def test_semi_hard_agrees_with_tfa(seed):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_hard_agrees_with_tfa_for_two_images_a_class(seed):
+def test_hard_agrees_with_tfa_for_two_images_a_class(tfa, seed):
     """tfa also takes the hardest positive: with two images a class there is only one."""
     rng = np.random.default_rng(seed)
     y, E = rng.permutation(np.repeat(np.arange(12), 2)), unit_rows(rng, 24)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from profs_tf.serving import tflite
 from profs_tf.serving.formats import FORMATS
 from profs_tf.serving.tflite import embed_by_tflite
 from tests.serving.exports import expected_of
@@ -27,7 +27,7 @@ def test_embeds_batches_of_any_size_as_keras(name, exported, embedder, pictures)
 
 
 def test_runs_as_the_model_card_says(exported, embedder, pictures):
-    interpreter = tf.lite.Interpreter(str(exported[0] / "embedder.tflite"))
+    interpreter = tflite._interpreter_class()(str(exported[0] / "embedder.tflite"))
     images = pictures[1][np.newaxis].astype(np.float32)
     interpreter.resize_tensor_input(interpreter.get_input_details()[0]["index"], images.shape)
     embeddings = interpreter.get_signature_runner()(images=images)["embeddings"]
