@@ -10,14 +10,14 @@ from profs_tf.cli.command import run as run_command
 from profs_tf.cli.exit_codes import USER_ERRORS, FailedRunError, InterruptedRunError
 from profs_tf.cli.flag_types import check_values, define_flag
 from profs_tf.config import Config
-from profs_tf.distribution.collectives import part_size
+from profs_tf.distribution.collectives import per_replica_batch_size
 from profs_tf.distribution.strategy import (
     LostWorkerError,
-    agree,
-    folder_to_write,
+    check_same_on_workers,
     is_chief,
-    lost_workers_named,
+    lost_workers_explained,
     make_strategy,
+    writable_folder,
 )
 from profs_tf.inputs.cache import cached
 from profs_tf.inputs.decoding import naming_unreadable_files
@@ -95,7 +95,7 @@ def train(config: Config, folder: RunFolder, resume: bool = False, progress: str
     strategy = make_strategy(config.distribute, config.cpu_replicas)
     make_reproducible(config.seed)
     try:
-        with lost_workers_named(strategy), folder_to_write(strategy, folder.path) as path:
+        with lost_workers_explained(strategy), writable_folder(strategy, folder.path) as path:
             own = folder if path == folder.path else RunFolder(path, shared=folder)
             run, callbacks = prepare(config, strategy, own, resume, progress)
             fit(run, callbacks)
@@ -129,7 +129,7 @@ def build_run(
     sampler = build_sampler(config, train_images)
     steps_per_epoch = config.steps_per_epoch or len(sampler)
     sampler.schedule.check_strides(config.steps_per_execution, steps_per_epoch)
-    part_size(strategy, sampler.batch_size)
+    per_replica_batch_size(strategy, sampler.batch_size)
     # The embedder with its weights theta, the loss, and the pull towards the anchor theta^(k).
     with strategy.scope():
         model = build_model(config, sampler.num_classes, steps_per_epoch)
@@ -193,7 +193,7 @@ def finalize(run: TrainingRun, callbacks: RunCallbacks) -> dict[str, Any]:
         callbacks.recall.on_epoch_end(run.config.epochs - 1)
     metrics = export_best(run, callbacks) if run.is_chief else {}
     # The other workers wait for the chief: a worker that exits early is treated as lost.
-    agree(run.strategy, "step", run.model.steps_taken)
+    check_same_on_workers(run.strategy, "step", run.model.steps_taken)
     return metrics
 
 

@@ -123,7 +123,7 @@ def measure_parts(arguments, repeats=60):
 
     @tf.function
     def update_with_penalty():
-        penalty, pull = model.proximal.penalty_and_gradients(model.step)
+        penalty, pull = model.proximal.penalty_and_gradients(model.embedder.trainable_variables, model.step)
         descend(pull)
         return penalty
 

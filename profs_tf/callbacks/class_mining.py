@@ -1,4 +1,4 @@
-"""The one step back in the flow of data: a training step's embeddings go to the sampler that mines classes.
+"""Hands a training step's embeddings back to the sampler that mines classes.
 
 Shapes: L classes, C classes in a batch, D embedding dimension.
 """
@@ -10,47 +10,57 @@ import numpy as np
 import tensorflow as tf
 
 from profs_tf.losses import MetricLoss
-from profs_tf.models.profs_model import ProfsModel, RepresentativeTap
+from profs_tf.models.profs_model import ProfsModel
+from profs_tf.models.step_outputs import RepresentativeTap
 from profs_tf.sampling.hncm.feed import StepEmbeddings
 from profs_tf.sampling.hncm.sampler import MinedBatchSampler, MiningHistory
 
 
 class MiningLink:
-    """Hands every step's embeddings of representatives over, and keeps what a checkpoint needs of them.
+    """Hands over every step's embeddings of representatives, and keeps what a checkpoint needs of them.
 
-    Where the loss holds vectors of classes, it hands over those of all classes as they are after the step:
-    such a loss is a softmax over all classes, so its every step moves every row. That copies L D numbers (for
-    SoftTriple it reads L K D), a fraction of what the step's own update of these variables reads and writes;
-    the tensors of the newest ``lag`` steps are kept, 4 L D bytes each.
+    With a loss that holds prototypes it hands over those of all classes as they are after the step: such a
+    loss is a softmax over all classes, so every step moves every row. That copies L D numbers (for SoftTriple
+    it reads L K D), a fraction of what the step's own update of these variables reads and writes; the tensors
+    of the newest ``lag`` steps are kept, 4 L D bytes each.
     """
 
     def __init__(self, sampler: MinedBatchSampler) -> None:
-        """Links nothing yet; `begin` does."""
+        """Takes the sampler; `begin` prepares it."""
         self._sampler = sampler
         self._history: Optional[MiningHistory] = None
         self._loss: Optional[MetricLoss] = None
-        # Of a training whose loss has no vectors of classes.
+        # Used with a loss that holds no prototypes.
         self._tap: RepresentativeTap
-        self._restored: Mapping[str, np.ndarray] = {}
+        self._next_step = 0
+        self._restored: Optional[Mapping[str, np.ndarray]] = None
 
     def state(self) -> dict[str, np.ndarray]:
-        """Returns the history as arrays by name; empty before training began."""
-        return self._history.arrays() if self._history is not None else {}
+        """Returns the history as arrays by name; empty before training started."""
+        if self._history is None:
+            return {}
+        return {**self._history.arrays(), "next_step": np.asarray(self._next_step, np.int64)}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Takes over what `state` returned, at the next `begin`."""
+        """Takes over what `state` returned, at the next `begin`; an empty state means an empty memory."""
         self._restored = state
 
+    @property
+    def is_restored(self) -> bool:
+        """Whether the next `begin` will take over a state."""
+        return self._restored is not None
+
     def begin(self, model: tf.keras.Model, first_step: int, steps_per_execution: int) -> None:
-        """Prepares model and sampler for a training from a step on.
+        """Prepares model and sampler for training from a step on.
 
         Raises:
-            ValueError: if the model or the number of steps in an execution does not go with mining.
+            ValueError: If the model or the number of steps in an execution does not go with mining, or the
+                memory is not that of the steps before.
         """
         if not isinstance(model, ProfsModel):
             raise ValueError(
                 f"`sampler` mines classes, which needs a ProfsModel, got a {type(model).__name__}: "
-                "a stock model does not tell its embeddings."
+                "a stock model does not expose its embeddings."
             )
         if steps_per_execution != 1:
             raise ValueError(
@@ -66,34 +76,27 @@ class MiningLink:
                 f"`num_classes` of the loss must be the sampler's {self._sampler.num_classes} for class "
                 f"mining, got {len(vectors)}."
             )
-        if self._history is None:
-            dim = _embedding_dim(model.embedder) if vectors is None else vectors.shape[1]
-            self._history = MiningHistory(self._sampler.num_classes, dim, self._sampler.lag)
-            if vectors is not None:
-                self._history.memory.replace(vectors)
-        if self._restored:
-            self._history.restore(self._restored)
-            self._restored = {}
-        self._sampler.begin(first_step, self._history)
-        # Training that ends in an error does not get to `end`.
-        model.at_fit_end(self.end)
+        dim = _embedding_dim(model.embedder) if vectors is None else vectors.shape[1]
+        self._sampler.begin(first_step, self._history_before(first_step, vectors, dim))
+        # Training that ends in an error does not reach `end`.
+        model.call_at_fit_end(self.end)
 
     def end(self) -> None:
-        """No more steps will come; must be called while the pipeline's iterator exists.
+        """Tells the sampler that no more steps follow; call it while the pipeline's iterator exists.
 
-        The iterator cannot be destroyed while the sampler waits within it.
+        The iterator cannot be destroyed while the sampler waits inside it.
         """
         self._sampler.feed.close()
 
     def step_begins(self) -> None:
-        """The trainer is in a step: its embeddings are due."""
+        """Tells the sampler that a step runs, whose embeddings will follow."""
         self._sampler.feed.is_stepping = True
 
     def step_ends(self, step: int) -> None:
         """Hands over what the step computed.
 
         Raises:
-            ValueError: if `begin` was not called.
+            ValueError: If `begin` was not called.
         """
         if self._history is None:
             raise ValueError(
@@ -105,27 +108,55 @@ class MiningLink:
             vectors, classes = self._tap.embeddings.read_value(), self._tap.classes.read_value()
         message = StepEmbeddings(step, classes, vectors)
         self._history.add(message)
+        self._next_step = step + 1
         self._sampler.feed.put(message)
         self._sampler.feed.is_stepping = False
 
+    def _history_before(self, first_step: int, vectors: Optional[tf.Tensor], dim: int) -> MiningHistory:
+        """Returns the history of all steps before `first_step`."""
+        fresh = self._history is None or self._restored is not None
+        if self._history is None or self._restored is not None:
+            self._history = MiningHistory(self._sampler.num_classes, dim, self._sampler.lag)
+            if vectors is not None:
+                self._history.memory.replace(vectors)
+        if self._restored is not None:
+            self._next_step = int(self._restored.get("next_step", first_step))
+            if self._restored:
+                self._history.restore(self._restored)
+            self._restored = None
+        elif not fresh and self._next_step == first_step - 1:
+            # An error, such as a loss that is not finite, kept the last step from being handed over.
+            none_seen = np.empty(0, np.int64), np.empty((0, dim), np.float32)
+            self._history.add(
+                StepEmbeddings(self._next_step, *(none_seen if vectors is None else (None, vectors)))
+            )
+            self._next_step = first_step
+        if self._next_step != first_step:
+            raise ValueError(
+                f"`sampler` must mine from all steps before {first_step}, got a memory of the steps before "
+                f"{self._next_step}. Pass the saved state to `ProfsCallback.restore`, or `{{}}` to start "
+                "with an empty memory."
+            )
+        return self._history
+
     def _class_vectors(self) -> Optional[tf.Tensor]:
-        """Returns the loss's vectors of classes as they are now; None where it has none."""
+        """Returns the loss's present prototypes, one vector per class; None without any."""
         return self._loss.class_vectors() if self._loss is not None else None
 
     def _install_tap(self, model: ProfsModel) -> None:
         if model.representative_tap is None:
             dim = _embedding_dim(model.embedder)
             model.representative_tap = RepresentativeTap(self._sampler.classes_per_batch, dim)
-            # The train function that is there was traced without it.
+            # An existing train function was traced without it.
             model.make_train_function(force=True)
         self._tap = model.representative_tap
 
 
 def _embedding_dim(embedder: tf.keras.Model) -> int:
-    """Returns D of a built embedder; a subclassed model does not know it, only what it was called with.
+    """Returns D of a built embedder; that of a subclassed model follows from the input it was called with.
 
     Raises:
-        ValueError: if it was never called.
+        ValueError: If it was never called.
     """
     if hasattr(embedder, "output_shape"):
         return embedder.output_shape[-1]

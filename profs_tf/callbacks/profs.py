@@ -1,4 +1,4 @@
-"""The callback that begins projections: it swaps the anchor weights every M steps."""
+"""The callback that starts projections: it swaps the anchor weights every M steps."""
 
 from collections.abc import Mapping
 from typing import Optional
@@ -8,7 +8,6 @@ import tensorflow as tf
 from absl import logging
 
 from profs_tf.callbacks.class_mining import MiningLink
-from profs_tf.models.non_finite import TERMS, NonFiniteLossError
 from profs_tf.models.profs_model import steps_taken_by
 from profs_tf.models.proximal import ProximalTerm
 from profs_tf.sampling.batch_sampler import BatchSampler
@@ -16,59 +15,68 @@ from profs_tf.sampling.hncm.sampler import MinedBatchSampler
 
 
 class ProfsCallback(tf.keras.callbacks.Callback):
-    """Begins projections: copies the weights into the anchors before every M-th step.
+    """Starts projections: copies the weights into the anchors before every M-th step.
 
-    It follows the sampler's schedule by its own step count; the two never talk while training runs. With
-    M = 1 it has the anchor lag one step behind instead (see `ProximalTerm`). It reports `projection_index`,
-    and stops a run whose loss or penalty is no longer finite.
+    It follows the sampler's schedule with its own step count, taken from the model; sampler and callback do
+    not communicate while training runs. With M = 1 the anchors lag one step behind instead (see
+    `ProximalTerm`). It adds `projection_index` to the logs.
 
     With a `MinedBatchSampler` it also hands the embeddings that each step computed for its representatives to
-    the sampler, and remembers for checkpoints what mining needs of the past.
+    the sampler, and keeps what mining needs of the past for checkpoints.
 
-    With a stock `tf.keras.Model` there are no anchors: the callback then follows and reports the projections,
-    which still choose the representatives, and says so once.
+    A stock `tf.keras.Model` has no anchors: the callback then follows and reports the projections, which
+    still determine the representatives, and says so once.
     """
 
+    adds_to_logs = True
+
     def __init__(self, sampler: BatchSampler) -> None:
-        """Follows the schedule of this sampler.
+        """Follows the schedule of a sampler.
 
         Args:
-            sampler: the one that gives the training batches. When training begins, its `first_step` is set to
+            sampler: The one that gives the training batches. When training starts, its `first_step` is set to
                 the number of steps the model has taken.
         """
         super().__init__()
         self.sampler = sampler
         self._step = 0
         self._stride = 1
+        self._epoch_starts = False
         self._mining = MiningLink(sampler) if isinstance(sampler, MinedBatchSampler) else None
 
     def on_train_begin(self, logs: Optional[dict[str, float]] = None) -> None:
-        """Takes the step count from the model; refuses a `steps_per_execution` that would miss a swap."""
+        """Takes the step count from the model.
+
+        Raises:
+            ValueError: If `steps_per_execution` would miss a swap, or mining's memory is of another step.
+        """
         schedule = self.sampler.schedule
         stride = getattr(self.model, "_steps_per_execution", None)
         self._stride = 1 if stride is None else int(stride.numpy())
         schedule.check_strides(self._stride, self.params.get("steps"))
-        self._step = steps_taken_by(self.model)
-        self.sampler.first_step = self._step
-        if self._mining:
-            self._mining.begin(self.model, self._step, self._stride)
         if self._proximal is None:
             logging.warning(
                 "The model is a %s, which has no anchor weights: batches follow the projections, but the "
                 "proximal penalty is not applied. Use ProfsModel for it.",
                 type(self.model).__name__,
             )
-            return
-        lagged = schedule.steps_per_projection == 1
-        if self._proximal.lagged != lagged or not self._proximal.in_use:
-            self._proximal.lagged = lagged
+        else:
+            lagged = schedule.steps_per_projection == 1
+            if self._proximal.lagged != lagged:
+                self._proximal.lagged = lagged
+                self.model.make_train_function(force=True)
             self._proximal.in_use = True
-            self.model.make_train_function(force=True)
-        if lagged and self._step == 0:
-            self._proximal.swap(0)
+        self._start_at(steps_taken_by(self.model))
+
+    def on_epoch_begin(self, epoch: int, logs: Optional[dict[str, float]] = None) -> None:
+        """Takes the step count again where another callback restored the model."""
+        self._epoch_starts = True
+        step = steps_taken_by(self.model)
+        if step != self._step or (self._mining and self._mining.is_restored):
+            self._start_at(step)
 
     def on_train_batch_begin(self, batch: int, logs: Optional[dict[str, float]] = None) -> None:
-        """Swaps the anchors where a projection begins."""
+        """Swaps the anchors where a projection starts."""
         if self._mining:
             self._mining.step_begins()
         if self._proximal is None or self._proximal.lagged:
@@ -80,13 +88,18 @@ class ProfsCallback(tf.keras.callbacks.Callback):
         """Counts the steps of one call of the train function; hands its embeddings to the miner."""
         if self._mining:
             self._mining.step_ends(self._step)
+        elif self._epoch_starts:
+            self._check_data()
+        self._epoch_starts = False
         self._step += self._stride
-        self._stop_if_not_finite()
 
     def on_train_end(self, logs: Optional[dict[str, float]] = None) -> None:
-        """Ends the miner's waiting for more steps."""
+        """Tells the miner that no more steps follow."""
         if self._mining:
             self._mining.end()
+        if self._proximal is None:
+            # Keras takes the first batch of a generator before `on_train_begin`; `ProfsModel.fit` sets it.
+            self.sampler.first_step = self._step
 
     def on_epoch_end(self, epoch: int, logs: Optional[dict[str, float]] = None) -> None:
         """Adds `projection_index`, that of the last step taken, to the logs."""
@@ -106,10 +119,26 @@ class ProfsCallback(tf.keras.callbacks.Callback):
     def _proximal(self) -> Optional[ProximalTerm]:
         return getattr(self.model, "proximal", None)
 
-    def _stop_if_not_finite(self) -> None:
-        steps = getattr(self.model, "non_finite_steps", None)
-        if steps is None:
+    def _start_at(self, step: int) -> None:
+        """Takes a step as the one that comes next, for itself, the sampler and the miner."""
+        self._step = step
+        self.sampler.first_step = step
+        if self._mining:
+            self._mining.begin(self.model, step, self._stride)
+        if self._proximal is not None and self._proximal.lagged and step == 0:
+            self._proximal.swap(0)
+
+    def _check_data(self) -> None:
+        """Raises ValueError if the last batch is not the one that the sampler gives for its step."""
+        seen = getattr(self.model, "batch_fingerprint", None)
+        if seen is None:
             return
-        for term, step in zip(TERMS, steps.numpy()):
-            if step >= 0:
-                raise NonFiniteLossError(term, step)
+        step = self._step + self._stride - 1
+        classes = self.sampler.batch(step).labels
+        own_labels = self.sampler.table.class_labels[classes]
+        if seen.is_of(classes) or (own_labels.dtype.kind in "iuf" and seen.is_of(own_labels)):
+            return
+        raise ValueError(
+            f"`x` must give the batches of the sampler in order, got other labels than those of step {step}. "
+            "Pass ProfsCallback the sampler of the data, and data that start at `sampler.first_step`."
+        )

@@ -1,5 +1,6 @@
 """The callback that evaluates Recall@K on held-out classes and keeps the best epoch's weights."""
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional
@@ -24,9 +25,11 @@ class RecallCallback(tf.keras.callbacks.Callback):
     at the smallest K, the earliest of equals.
 
     Attributes:
-        best: the best epoch's metrics with its `epoch` (counted from 1; 0 is the untrained network), or {}.
-        untrained: the metrics before the first step, or {} where `evaluate_untrained` is off.
+        best: The best epoch's metrics with its `epoch` (counted from 1; 0 is the untrained network), or {}.
+        untrained: The metrics before the first step, or {} without `evaluate_untrained`.
     """
+
+    adds_to_logs = True
 
     def __init__(
         self,
@@ -52,7 +55,8 @@ class RecallCallback(tf.keras.callbacks.Callback):
             ks: the K of Recall@K.
             preprocessing: None takes `images.preprocessing_for(image_list)`, as the pipeline does.
             batch_size: images embedded at once.
-            every_epochs: evaluate after every so many epochs, and after the last.
+            every_epochs: Evaluate after every so many epochs, and after the last, also if training is stopped
+                early.
             clustering: "every_epoch" adds NMI and F1 to each evaluation; "never" and "best" leave them out
                 here ("best": the train command clusters the best epoch's embeddings, once, at the end).
             seed: of k-means.
@@ -92,6 +96,9 @@ class RecallCallback(tf.keras.callbacks.Callback):
         self.best: dict[str, float] = {}
         self.untrained: dict[str, float] = {}
         self._evaluations_since_best = 0
+        self._epoch = 0
+        self._evaluated_epoch: Optional[int] = None
+        self._continues = False
 
     def state(self) -> dict[str, Any]:
         """Returns what a resumed run needs, as plain values for JSON."""
@@ -99,34 +106,72 @@ class RecallCallback(tf.keras.callbacks.Callback):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Takes over what `state` returned."""
+        self._continues = True
         self.best, self.untrained = state["best"], state["untrained"]
         self._evaluations_since_best = state["since_best"]
 
     def on_train_begin(self, logs: Optional[dict[str, float]] = None) -> None:
-        """Evaluates the untrained network, once."""
+        """Evaluates the untrained network, once.
+
+        Raises:
+            ValueError: If `best_weights_path` holds the weights of a run whose best metrics are not known, or
+                the best metrics would be lost when another callback restores the model.
+        """
+        self._evaluated_epoch = None
         if self.evaluate_untrained and not self.untrained:
             self.untrained = self._evaluate(0)
 
+    def on_epoch_begin(self, epoch: int, logs: Optional[dict[str, float]] = None) -> None:
+        """Checks once, when all callbacks have started, that no earlier best weights will be lost."""
+        if not self._continues:
+            self._check_best_is_known()
+        self._continues = True
+
     def on_epoch_end(self, epoch: int, logs: Optional[dict[str, float]] = None) -> None:
         """Evaluates, adds the metrics to the logs, keeps the weights if they are the best."""
+        self._epoch = epoch + 1
         last = (self.params or {}).get("epochs") if self.last_epoch is None else self.last_epoch
-        if (epoch + 1) % self.every_epochs and epoch + 1 != last:
+        if self._epoch % self.every_epochs and self._epoch != last:
             return
-        metrics = self._evaluate(epoch + 1)
+        metrics = self._evaluate_and_keep(self._epoch)
         if logs is not None:
             logs.update(metrics)
+
+    def on_train_end(self, logs: Optional[dict[str, float]] = None) -> None:
+        """Evaluates the last epoch if training was stopped after it and before its turn."""
+        if self.model.stop_training and self._evaluated_epoch != self._epoch:
+            self._evaluate_and_keep(self._epoch)
+
+    def _evaluate_and_keep(self, epoch: int) -> dict[str, float]:
+        """Returns the metrics of an epoch; keeps the weights if they are the best, or stops training."""
+        metrics = self._evaluate(epoch)
+        self._evaluated_epoch = epoch
         monitored = f"recall@{min(self.ks)}"
         if not self.best or metrics[monitored] > self.best[monitored]:
-            self.best = {"epoch": epoch + 1, **metrics}
+            self.best = {"epoch": epoch, **metrics}
             self._evaluations_since_best = 0
             if self.best_weights_path:
                 self._embedder.save_weights(self.best_weights_path)
-            return
+            return metrics
         self._evaluations_since_best += 1
         if self.patience is not None and self._evaluations_since_best >= self.patience:
             self.model.stop_training = True
             print(
                 f"No better {monitored} in {self._evaluations_since_best} evaluations: stopping.", flush=True
+            )
+        return metrics
+
+    def _check_best_is_known(self) -> None:
+        if self._embedder is self.model and getattr(self.model, "_training_state", None) is not None:
+            raise ValueError(
+                "`callbacks` must not hold BackupAndRestore with a stock Keras model, which would forget "
+                "the best epoch of RecallCallback. Wrap the model in a ProfsModel."
+            )
+        kept = self.best_weights_path and os.path.exists(f"{self.best_weights_path}.index")
+        if kept and steps_taken_by(self.model) and not self.best:
+            raise ValueError(
+                f"`best_weights_path` must be a new path, got {self.best_weights_path}, which holds weights "
+                "of unknown recall. Name another, or pass the earlier callback's `state()` to `restore`."
             )
 
     @property

@@ -1,6 +1,6 @@
-"""Over which devices and machines a run is spread, which worker writes, and what happens if one is lost.
+"""The distribution strategy of a run, the worker that writes, and the loss of a worker.
 
-To be made before TensorFlow does anything else: devices cannot be split nor workers joined later.
+Create the strategy before any other use of TensorFlow: devices cannot be split, nor workers joined, later.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from profs_tf.distribution import collectives
 
-# What a collective operation ends with when a worker it needs is gone; TensorFlow has no one name for it.
+# The errors of a collective operation when another worker is gone; TensorFlow has no single one.
 _LOST = (
     tf.errors.UnavailableError,
     tf.errors.AbortedError,
@@ -27,19 +27,19 @@ _LOST = (
 
 
 class LostWorkerError(Exception):
-    """Another worker of the run has gone; this one cannot go on alone."""
+    """Another worker of the run is gone; this one cannot continue alone."""
 
 
 def make_strategy(distribute: str, cpu_replicas: Optional[int] = None) -> tf.distribute.Strategy:
-    """Returns TensorFlow's strategy for a choice of `--distribute`.
+    """Returns TensorFlow's strategy for a value of `--distribute`.
 
     Args:
         distribute: "none"; "mirrored", a replica on each GPU of this machine; "multi_worker", a replica on
-            each GPU (or on the CPU) of each worker that the environment variable TF_CONFIG names.
-        cpu_replicas: with "mirrored", so many replicas on parts of the CPU in place of GPUs.
+            each GPU (or on the CPU) of each worker listed in the environment variable TF_CONFIG.
+        cpu_replicas: With "mirrored", the number of replicas on virtual CPU devices instead of GPUs.
 
     Raises:
-        ValueError: if there is no GPU for "mirrored", TF_CONFIG is missing or unusable, or the choice is
+        ValueError: If there is no GPU for "mirrored", TF_CONFIG is missing or invalid, or the value is
             unknown.
     """
     if distribute == "none":
@@ -87,17 +87,17 @@ def _check_tf_config(text: str) -> None:
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Returns whether this process is the one that writes and prints: worker 0, or the only one."""
+    """Returns whether this process writes and prints: worker 0, or the only process."""
     if not collectives.is_multi_worker(strategy):
         return True
     return strategy.cluster_resolver.task_id == 0
 
 
 @contextlib.contextmanager
-def folder_to_write(strategy: tf.distribute.Strategy, folder: Path) -> Iterator[Path]:
-    """Gives the chief the folder and every other worker a temporary one, which goes at the end.
+def writable_folder(strategy: tf.distribute.Strategy, folder: Path) -> Iterator[Path]:
+    """Yields the folder on the chief and a temporary one, deleted at the end, on every other worker.
 
-    All workers must write what the chief writes: to read the values of some variables takes all of them.
+    All workers must write what the chief writes: reading some variables is a collective operation.
     """
     if is_chief(strategy):
         yield folder
@@ -106,16 +106,16 @@ def folder_to_write(strategy: tf.distribute.Strategy, folder: Path) -> Iterator[
         yield Path(scratch)
 
 
-def agree(strategy: tf.distribute.Strategy, name: str, number: int) -> None:
-    """Waits for all workers, and refuses to go on where a number differs between them.
+def check_same_on_workers(strategy: tf.distribute.Strategy, name: str, number: int) -> None:
+    """Waits for all workers and checks that they have the same number.
 
     Raises:
-        ValueError: on all workers, with the numbers.
+        ValueError: If they differ; raised on all workers, with the numbers.
     """
     if not collectives.is_multi_worker(strategy):
         return
     own = tf.constant([number], tf.int64)
-    numbers = tf.function(lambda: collectives.gathered(strategy, lambda _: own, 0))().numpy()
+    numbers = tf.function(lambda: collectives.gather(strategy, lambda _: own, 0))().numpy()
     if (numbers != number).any():
         raise ValueError(
             f"`{name}` must be the same on all workers, got {', '.join(map(str, numbers))}. "
@@ -124,11 +124,11 @@ def agree(strategy: tf.distribute.Strategy, name: str, number: int) -> None:
 
 
 @contextlib.contextmanager
-def lost_workers_named(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Turns what TensorFlow raises when a worker is gone into one sentence.
+def lost_workers_explained(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Replaces TensorFlow's errors about a lost worker by one sentence.
 
     Raises:
-        LostWorkerError: in place of the error.
+        LostWorkerError: If another worker is gone.
     """
     try:
         yield

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.distribution.collectives import part_size
+from profs_tf.distribution.collectives import per_replica_batch_size
 from profs_tf.inputs import preprocessing as image_ops
 from profs_tf.inputs.decoding import image_dataset
 from profs_tf.inputs.preprocessing import Preprocessing
@@ -62,14 +62,20 @@ def train_pipeline(
     preprocessing = preprocessing or image_ops.preprocessing_for(image_list)
     load = functools.partial(_training_rows, image_list, sampler, preprocessing)
     if strategy is None or strategy.num_replicas_in_sync == 1:
-        return load(np.arange(sampler.batch_size), sampler.batch_size, prefetch)
-    size = part_size(strategy, sampler.batch_size)
+        return _of_sampler(load(np.arange(sampler.batch_size), sampler.batch_size, prefetch), sampler)
+    size = per_replica_batch_size(strategy, sampler.batch_size)
 
     def load_part(context: tf.distribute.InputContext) -> tf.data.Dataset:
         positions = _rows_of(context, sampler.batch_size)
         return load(positions, size, prefetch * (len(positions) // size))
 
-    return strategy.distribute_datasets_from_function(load_part)
+    return _of_sampler(strategy.distribute_datasets_from_function(load_part), sampler)
+
+
+def _of_sampler(dataset: Any, sampler: BatchSampler) -> Any:
+    """Returns the data set with its sampler as an attribute, which `fit` compares with the callback's."""
+    dataset.sampler = sampler
+    return dataset
 
 
 def _training_rows(

@@ -54,7 +54,7 @@ def _batch_embedding(embedder: tf.keras.Model) -> Callable[[Any], tf.Tensor]:
 
     @tf.function(reduce_retracing=True)
     def embed_batch(images: Any) -> tf.Tensor:
-        return collectives.gathered(
+        return collectives.gather(
             embedder.distribute_strategy, lambda part: embedder(part, training=False), images
         )
 

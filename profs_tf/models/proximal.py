@@ -1,61 +1,62 @@
-"""The proximal term that ties each projection to the weights it began with (paper, equations 4.6 and 4.7).
+"""The proximal term, which ties each projection to the weights it starts from (paper, equation 4.7).
 
     penalty(theta) = lambda / 2 * sum ||w - w_anchor||^2      gradient: lambda * (w - w_anchor)
 
 The sum is over the embedder's trainable variables. The gradient is added to the loss's gradient before the
-optimiser, which gives the same update as differentiating the penalty, without recording it on the tape.
+optimizer, which gives the same update as differentiating the penalty, without recording it on the tape.
+Equation 4.6 is the same penalty with the loss that the paper derives.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Union
+from typing import Optional, Union
 
 import tensorflow as tf
 
-from profs_tf.distribution.collectives import ONE_FOR_EACH
+from profs_tf.distribution.collectives import PER_REPLICA
 
-# Of the second kind are Keras's learning-rate schedules: from a step to lambda.
+# A number, or a function from the step to lambda, such as Keras's learning-rate schedules.
 ProximalWeight = Union[float, Callable[[tf.Tensor], tf.Tensor]]
 
 
 class ProximalTerm(tf.Module):
-    """Anchor weights theta^(k), the penalty on the way from them, and its gradient.
+    """Anchor weights theta^(k), the penalty on the distance to them, and its gradient.
 
     Two ways to move the anchor:
 
-    * M > 1: `swap` copies the current weights into the anchors; it is called before the first step of every
+    * M > 1: `swap` copies the current weights into the anchors; call it before the first step of every
       projection.
     * M = 1: the anchor would always equal the weights and the term would vanish, so the anchor is the weights
-      *before the previous step* (``lagged``); `follow` moves it once a step, inside the training step.
-      Differs: the paper's Algorithm 1 read to the letter has no penalty at M = 1, yet its section 5.5 reports
-      a gain from it for SoftTriple, where every step is a projection of its own.
+      *before the previous step* (``lagged``); `follow` moves it once per step, inside the training step.
+      Differs: the paper's Algorithm 1 read to the letter has no penalty at M = 1. Yet its section 5.5 reports
+      a gain from it for SoftTriple, for which every step is a projection of its own (section 5.3).
 
     Attributes:
-        anchor_weights: one non-trainable variable for each variable of the embedder, same shape and dtype.
-        projection_index: int64 scalar variable, k; -1 before the first projection begins.
-        lagged: whether the anchor is the weights before the previous step.
-        in_use: whether a callback moves the anchors; training without one is refused by the model.
+        anchor_weights: One non-trainable variable for each variable of the embedder, same shape and dtype.
+        projection_index: int64 scalar variable, k; -1 before the first projection starts.
+        lagged: Whether the anchor is the weights before the previous step.
+        in_use: Whether the anchors are moved: by `swap`, or by a callback that follows a sampler.
     """
 
     def __init__(self, variables: Sequence[tf.Variable], proximal_weight: ProximalWeight = 1e-3) -> None:
         """Creates the anchors at the variables' present values; costs their memory once more.
 
         Args:
-            variables: the embedder's trainable variables.
+            variables: The embedder's trainable variables.
             proximal_weight: lambda, a number >= 0, or a Keras learning-rate schedule that gives lambda for a
                 step (section 5.4.2 suggests to let it decay as training converges).
 
         Raises:
-            ValueError: if `proximal_weight` is negative or not finite.
+            ValueError: If `proximal_weight` is negative or not finite.
         """
         super().__init__(name="proximal")
         self._variables = list(variables)
         self.proximal_weight = check_proximal_weight(proximal_weight)
         self.anchor_weights = [
-            tf.Variable(variable, trainable=False, name=f"anchor_{number}", **ONE_FOR_EACH)
+            tf.Variable(variable, trainable=False, name=f"anchor_{number}", **PER_REPLICA)
             for number, variable in enumerate(self._variables)
         ]
         self.projection_index = tf.Variable(
-            -1, trainable=False, dtype=tf.int64, name="projection_index", **ONE_FOR_EACH
+            -1, trainable=False, dtype=tf.int64, name="projection_index", **PER_REPLICA
         )
         self.lagged = False
         self.in_use = False
@@ -63,7 +64,7 @@ class ProximalTerm(tf.Module):
 
     @property
     def is_active(self) -> bool:
-        """Whether the term is there at all: false for a constant weight of 0."""
+        """Whether there is a penalty at all: false for a constant weight of 0."""
         return callable(self.proximal_weight) or self.proximal_weight > 0.0
 
     def weight_at(self, step: tf.Tensor) -> tf.Tensor:
@@ -72,25 +73,68 @@ class ProximalTerm(tf.Module):
             return tf.cast(self.proximal_weight(step), tf.float32)
         return tf.constant(self.proximal_weight, tf.float32)
 
-    def penalty_and_gradients(self, step: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Returns the penalty, float32 scalar, and its gradient for each variable; O(weights)."""
+    def anchors_of(self, variables: Sequence[tf.Variable]) -> list[tf.Variable]:
+        """Returns the anchor of each variable.
+
+        Raises:
+            ValueError: If a variable was not trainable when the anchors were created.
+        """
+        anchors = {known.ref(): anchor for known, anchor in zip(self._variables, self.anchor_weights)}
+        for variable in variables:
+            if variable.ref() not in anchors:
+                raise ValueError(
+                    f"`trainable` was set on a layer after `compile`: {variable.name} has no anchor weights. "
+                    "Compile the model again."
+                )
+        return [anchors[variable.ref()] for variable in variables]
+
+    def penalty_and_gradients(
+        self, variables: Sequence[tf.Variable], step: tf.Tensor
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """Returns the penalty, float32 scalar, and its gradient for each of the variables; O(weights).
+
+        Args:
+            variables: Those that are trained now: all that have anchors, or fewer where some are frozen.
+            step: t, counted from 0.
+
+        Raises:
+            ValueError: If a variable has no anchor.
+        """
         weight = self.weight_at(step)
-        halved_squares, gradients = [], []
-        for variable, anchor in zip(self._variables, self.anchor_weights):
+        halved_squares, gradients = [tf.zeros([])] if not variables else [], []
+        for variable, anchor in zip(variables, self.anchors_of(variables)):
             difference = variable - anchor
             halved_squares.append(tf.cast(tf.nn.l2_loss(difference), tf.float32))
             gradients.append(tf.cast(weight, difference.dtype) * difference)
         return weight * tf.add_n(halved_squares), gradients
 
+    def add_gradients(
+        self, gradients: Sequence[Optional[tf.Tensor]], variables: Sequence[tf.Variable], step: tf.Tensor
+    ) -> tuple[tf.Tensor, list[Optional[tf.Tensor]]]:
+        """Returns the penalty and the gradients of loss and penalty; without a penalty 0 and the loss's.
+
+        Args:
+            gradients: The loss's gradient for each of the variables, None for one it does not depend on.
+            variables: As for `penalty_and_gradients`.
+            step: t, counted from 0.
+        """
+        if not self.is_active:
+            return tf.zeros([]), list(gradients)
+        penalty, pull = self.penalty_and_gradients(variables, step)
+        added = [p if g is None else g + tf.cast(p, g.dtype) for g, p in zip(gradients, pull)]
+        return penalty, added
+
     def follow(self, step: tf.Tensor) -> None:
-        """Moves the anchors to the current weights, before step t updates them, when `lagged`."""
-        self._assign_anchors()
-        self.projection_index.assign(step)
+        """Moves the anchors to the weights before step t updates them, where they are `lagged`."""
+        if self.lagged and self.is_active:
+            self._assign_anchors()
+            self.projection_index.assign(step)
 
     def swap(self, projection_index: int) -> None:
-        """Begins projection k: the anchors become the current weights; O(weights)."""
+        """Starts projection k: the anchors become the current weights; O(weights)."""
         self._swap()
         self.projection_index.assign(projection_index)
+        self.in_use = True
 
     def _assign_anchors(self) -> None:
         for variable, anchor in zip(self._variables, self.anchor_weights):

@@ -7,32 +7,20 @@ remember.
 """
 
 import contextlib
-import io
-import json
 import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn, Optional, Protocol
+from typing import NoReturn, Optional
 
 import numpy as np
 import tensorflow as tf
 
 from profs_tf.distribution import collectives
+from profs_tf.models.callback_states import CallbackStates, Stateful
 from profs_tf.utils.signals import handling
 
 _KEPT = 2
-_ARRAYS = (np.ndarray, np.generic)
-
-
-class Remembering(Protocol):
-    """A callback whose state belongs to a run's."""
-
-    def state(self) -> dict[str, Any]:
-        """Returns values that JSON holds, and arrays."""
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Takes over what `state` returned."""
 
 
 class TrainingInterruptedError(Exception):
@@ -52,7 +40,7 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
         self,
         folder: Path,
         model: tf.keras.Model,
-        remembering: Mapping[str, Remembering],
+        callbacks: Mapping[str, Stateful],
         every_steps: Optional[int] = None,
         restore_from: Optional[Path] = None,
     ) -> None:
@@ -61,13 +49,13 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
         Args:
             folder: of the checkpoints; the newest two are kept.
             model: the compiled `ProfsModel`.
-            remembering: name to callback with `state()` and `restore(state)`; a state is a dict of values
+            callbacks: name to callback with `state()` and `restore(state)`; a state is a dict of values
                 that JSON holds, and of arrays.
             every_steps: save every so many steps, too; None does not.
             restore_from: folder whose newest checkpoint `restore` takes; None takes `folder`.
         """
         super().__init__()
-        self._memory = _Memory(remembering)
+        self._memory = CallbackStates(callbacks)
         # Not `self.model`: Keras sets that one when training begins.
         self._trained = model
         self._manager = tf.train.CheckpointManager(
@@ -122,16 +110,16 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch: int, logs: Optional[dict[str, float]] = None) -> None:
         """Tells the other workers in the step that comes that a signal asks for a stop."""
-        if self._signal is not None and self._trained.stop_vote is not None:
-            self._trained.stop_vote.ask()
+        if self._signal is not None and self._trained.stop_request is not None:
+            self._trained.stop_request.set()
 
     def on_train_batch_end(self, batch: int, logs: Optional[dict[str, float]] = None) -> None:
         """Saves where it is time to, or where a signal asks for it."""
         if batch + 1 == self.params.get("steps"):
             # Left to `on_epoch_end`: a run that went on from here would never evaluate or log the epoch.
             return
-        vote = self._trained.stop_vote
-        if self._signal is not None if vote is None else vote.is_carried:
+        vote = self._trained.stop_request
+        if self._signal is not None if vote is None else vote.is_set:
             self._stop()
         # Not a remainder of 0: one call of the train function may take several steps.
         every = self._every_steps
@@ -143,7 +131,7 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
         self._trained.reset_metrics()
         self.save()
         # Workers stop together, in a step.
-        if self._signal is not None and self._trained.stop_vote is None:
+        if self._signal is not None and self._trained.stop_request is None:
             self._stop()
 
     def _note_signal(self, number: int, frame: Optional[FrameType]) -> None:
@@ -162,32 +150,3 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
 
     def _mean_values(self) -> list[np.ndarray]:
         return [variable.numpy() for variable in self._mean_variables()]
-
-
-class _Memory(tf.train.experimental.PythonState):
-    """What callbacks remember, inside the checkpoint: plain values as JSON, arrays beside it."""
-
-    def __init__(self, remembering: Mapping[str, Remembering]) -> None:
-        super().__init__()
-        self._remembering = remembering
-
-    def serialize(self) -> bytes:
-        plain: dict[str, dict[str, Any]] = {}
-        arrays: dict[str, np.ndarray] = {}
-        for name, part in self._remembering.items():
-            state = part.state()
-            plain[name] = {key: value for key, value in state.items() if not isinstance(value, _ARRAYS)}
-            arrays.update({f"{name}/{key}": state[key] for key in state if key not in plain[name]})
-        file = io.BytesIO()
-        np.savez(file, plain=json.dumps(plain), **arrays)
-        return file.getvalue()
-
-    def deserialize(self, string_value: bytes) -> None:
-        with np.load(io.BytesIO(string_value), allow_pickle=False) as content:
-            states = json.loads(str(content["plain"]))
-            for key in content.files:
-                name, _, part = key.partition("/")
-                if part:
-                    states[name][part] = content[key]
-        for name, state in states.items():
-            self._remembering[name].restore(state)

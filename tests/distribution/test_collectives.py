@@ -141,12 +141,12 @@ def test_cases_train_mine_and_move(few):
 def test_one_replica_changes_nothing():
     embeddings, labels = tf.ones([4, 3]), tf.constant([0, 0, 1, 1])
     with tf.GradientTape() as tape:
-        whole = collectives.whole_batch(tape, embeddings, labels, None)
+        whole = collectives.gather_batch(tape, embeddings, labels, None)
     assert whole[0] is embeddings
     assert whole[1] is labels
     assert whole[2] is None
-    assert collectives.summed([labels, None], [embeddings]) == [labels, None, embeddings]
-    assert collectives.mean(embeddings) is embeddings
+    assert collectives.sum_gradients([labels, None], [embeddings]) == ([labels, None], [embeddings])
+    assert collectives.replica_mean(embeddings) is embeddings
 
 
 def test_a_batch_that_replicas_do_not_divide_is_refused():
@@ -156,8 +156,8 @@ def test_a_batch_that_replicas_do_not_divide_is_refused():
     with pytest.raises(
         ValueError, match="`batch_size` must be a multiple of the 3 replicas, got batches of 8"
     ):
-        collectives.part_size(Three(), 8)
-    assert collectives.part_size(Three(), 9) == 3
+        collectives.per_replica_batch_size(Three(), 8)
+    assert collectives.per_replica_batch_size(Three(), 9) == 3
 
 
 def test_without_gpus_mirrored_is_refused():

@@ -1,0 +1,106 @@
+"""Saving and loading of a ProfsModel by Keras: `.keras` and `.weights.h5` files, clones, configurations."""
+
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Optional
+
+import numpy as np
+import tensorflow as tf
+
+from profs_tf.models import keras_contract
+
+
+class SavedByKeras(tf.keras.Model):
+    """The part of `ProfsModel` that Keras calls to save and load it."""
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments.
+
+        Raises:
+            ValueError: If the embedder, or a function for `proximal_weight`, cannot be put into a file.
+        """
+        weight = self._proximal_weight
+        if callable(weight) and not isinstance(weight, tf.keras.optimizers.schedules.LearningRateSchedule):
+            raise ValueError(
+                f"`proximal_weight` must be a number or a schedule of Keras to be saved, got {weight!r}. Use "
+                "a LearningRateSchedule, or `save_weights`."
+            )
+        try:
+            embedder = tf.keras.saving.serialize_keras_object(self.embedder)
+        except NotImplementedError as error:
+            raise ValueError(
+                f"`embedder` must have a get_config to be saved, got a {type(self.embedder).__name__} "
+                "without. Add it, or use `save_weights`."
+            ) from error
+        if callable(weight):
+            weight = tf.keras.saving.serialize_keras_object(weight)
+        return {"embedder": embedder, "proximal_weight": weight, "name": self.name}
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], custom_objects: Optional[Mapping[str, Any]] = None
+    ) -> Any:
+        """Returns an equal model, not compiled, with initial weights."""
+        objects = tf.keras.saving.deserialize_keras_object(
+            {name: config[name] for name in ("embedder", "proximal_weight")}, custom_objects=custom_objects
+        )
+        return cls(**objects, name=config["name"])
+
+    def compile_from_config(self, config: Mapping[str, Any]) -> None:
+        """Compiles a loaded model as the saved one was."""
+        self.compile(**tf.keras.saving.deserialize_keras_object(config))
+
+    def save_own_variables(self, store: MutableMapping[str, np.ndarray]) -> None:
+        """Writes the step and the anchors, for Keras's own file formats."""
+        for name, variable in self._own_by_name().items():
+            store[name] = variable.numpy()
+
+    def load_own_variables(self, store: Mapping[str, Any]) -> None:
+        """Reads what `save_own_variables` wrote.
+
+        Raises:
+            ValueError: If the file holds anchors and the model has none yet.
+        """
+        # Files of earlier versions number the variables and hold no anchors.
+        own = {**self._own_by_name(), "0": self.step, "1": self.non_finite_steps}
+        names = list(store.keys())
+        if not set(names) <= set(own):
+            raise ValueError(
+                "`filepath` holds the anchors of a compiled model, which this one is not. Call `compile` "
+                "before `load_weights`."
+            )
+        for name in names:
+            own[name].assign(np.asarray(store[name]))
+
+    def save(
+        self, filepath: Any, overwrite: bool = True, save_format: Optional[str] = None, **options: Any
+    ) -> None:
+        """As `tf.keras.Model.save`, in the format ``.keras``; raises ValueError for another one."""
+        keras_contract.check_format(str(filepath), save_format)
+        super().save(filepath, overwrite, save_format, **options)
+
+    def export(self, filepath: str) -> None:
+        """Raises ValueError: the embedder is what is exported."""
+        keras_contract.check_format(filepath, "export")
+
+    def add_loss(self, *losses: Any, **options: Any) -> None:
+        """Raises ValueError: layers of the embedder add losses, the model has its own."""
+        raise ValueError("`add_loss` has no effect on a ProfsModel. Call it on a layer of the embedder.")
+
+    def add_metric(self, *values: Any, **options: Any) -> None:
+        """Raises ValueError: only the loss is computed."""
+        raise ValueError(
+            "`add_metric` has no effect on a ProfsModel. Use a callback, such as RecallCallback."
+        )
+
+    def _trackable_children(self, save_type: str = "checkpoint", **options: Any) -> dict[str, Any]:
+        if save_type == "savedmodel":
+            keras_contract.check_format("a SavedModel", "tf")
+        return super()._trackable_children(save_type, **options)
+
+    def _own_by_name(self) -> dict[str, tf.Variable]:
+        own = {"step": self.step, "non_finite_steps": self.non_finite_steps}
+        proximal = getattr(self, "proximal", None)
+        if proximal is not None:
+            own["projection_index"] = proximal.projection_index
+            own.update({f"anchor_{number}": anchor for number, anchor in enumerate(proximal.anchor_weights)})
+        return own
