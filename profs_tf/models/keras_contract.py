@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
 import tensorflow as tf
+from tensorflow.python.framework.config import is_op_determinism_enabled
 
 from profs_tf.losses import MetricLoss
 
@@ -134,7 +135,7 @@ def _check_direction(callback: Any) -> None:
 
 
 def _check_compiles(embedder: tf.keras.Model) -> None:
-    if not tf.config.experimental.is_op_determinism_enabled():
+    if not is_op_determinism_enabled():
         return
     for layer in embedder.submodules:
         if isinstance(

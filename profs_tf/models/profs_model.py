@@ -130,6 +130,7 @@ class ProfsModel(SavedByKeras):
         collectives.check_input(self.distribute_strategy, x)
         guard = FitGuard(self, x, given.get("callbacks"))
         given["callbacks"] = guard.begin()
+        self._follow_trainable()
         try:
             return super().fit(**given)
         finally:
@@ -160,6 +161,7 @@ class ProfsModel(SavedByKeras):
         given = keras_contract.arguments_of(tf.keras.Model.train_on_batch, (x, *arguments), options)
         keras_contract.check_class_weight(given.get("class_weight"))
         self.prepare_step()
+        self._follow_trainable()
         result = super().train_on_batch(**given)
         self.finite_watch.check()
         return result
@@ -259,6 +261,10 @@ class ProfsModel(SavedByKeras):
 
     def _loss_variables(self) -> list[tf.Variable]:
         return list(self.metric_loss.trainable_variables)
+
+    def _follow_trainable(self) -> None:
+        """Has layers that were frozen since `compile` stay frozen: Keras would set them back for training."""
+        self._compiled_trainable_state.update(self._get_trainable_state())
 
     def _trainable_flags(self) -> tuple[bool, ...]:
         return tuple(layer.trainable for layer in self._layers_of_embedder)

@@ -106,6 +106,20 @@ def test_the_last_epoch_is_always_evaluated(epochs, evaluated, tmp_path):
     assert (tmp_path / "best.index").exists()
 
 
+def test_training_stopped_before_an_evaluation_still_has_a_best_epoch(tmp_path):
+    class Stops(tf.keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.stop_training = epoch == 1
+
+    path = str(tmp_path / "best")
+    recall = profs.RecallCallback(
+        IMAGES, (1,), preprocessing=PLAIN, every_epochs=3, verbose=False, best_weights_path=path
+    )
+    fit(flat_model(), [recall, Stops()], 6)
+    assert recall.best["epoch"] == 2
+    assert (tmp_path / "best.index").exists()
+
+
 def test_the_end_of_one_fit_is_not_taken_for_the_last_epoch():
     seen = []
     recall = profs.RecallCallback(

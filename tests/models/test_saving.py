@@ -1,0 +1,95 @@
+"""A ProfsModel in Keras's files: `.keras` goes round, other formats are refused with the cure."""
+
+import copy
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import profs_tf as profs
+from tests.models.tiny import PIXELS, assert_same_state, fit, make_embedder, make_model, make_sampler
+
+LOSSES = {
+    "margin": lambda: profs.losses.MarginLoss(),
+    "proxy_nca": lambda: profs.losses.ProxyNCALoss(6, 4),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_saved_model_trains_on_as_the_original(loss, tmp_path):
+    model = make_model(loss=LOSSES[loss]())
+    fit(model, make_sampler())
+    model.save(str(tmp_path / "model.keras"))
+    loaded = tf.keras.models.load_model(str(tmp_path / "model.keras"))
+    assert type(loaded) is profs.ProfsModel
+    assert_same_state(model, loaded)
+    for each in (model, loaded):
+        # Step 4 is inside the projection that started at step 3.
+        fit(each, make_sampler())
+    assert_same_state(model, loaded)
+
+
+def test_model_checkpoint_saves_whole_models(tmp_path):
+    model = make_model()
+    path = str(tmp_path / "model.keras")
+    fit(model, make_sampler(), [None, tf.keras.callbacks.ModelCheckpoint(path)])
+    assert_same_state(model, tf.keras.models.load_model(path))
+
+
+@pytest.mark.parametrize("name", ["weights", "model.weights.h5"])
+def test_saved_weights_train_on_as_the_original(name, tmp_path):
+    model, fresh = make_model(), make_model()
+    fit(model, make_sampler())
+    model.save_weights(str(tmp_path / name))
+    fresh.load_weights(str(tmp_path / name))
+    for each in (model, fresh):
+        fit(each, make_sampler())
+    assert_same_state(model, fresh)
+
+
+def test_weights_with_anchors_are_refused_before_compile(tmp_path):
+    make_model().save_weights(str(tmp_path / "model.weights.h5"))
+    with pytest.raises(ValueError, match="Call `compile` before `load_weights`"):
+        profs.ProfsModel(make_embedder()).load_weights(str(tmp_path / "model.weights.h5"))
+
+
+def test_copies_have_the_configuration():
+    schedule = tf.keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.5)
+    model = make_model(schedule)
+    for copied in (profs.ProfsModel.from_config(model.get_config()), tf.keras.models.clone_model(model)):
+        assert copied.get_config()["proximal_weight"] == model.get_config()["proximal_weight"]
+        assert [w.shape for w in copied.embedder.weights] == [w.shape for w in model.embedder.weights]
+    np.testing.assert_array_equal(copy.deepcopy(model)(PIXELS), model(PIXELS))
+
+
+@pytest.mark.parametrize("path", ["model.h5", "model", "model.tf"])
+def test_other_formats_are_refused(path, tmp_path):
+    model = make_model()
+    for save in (model.save, model.export):
+        with pytest.raises(ValueError, match=r"`filepath` must end in .keras .*save_embedder"):
+            save(str(tmp_path / path))
+    with pytest.raises(ValueError, match="`filepath` must end in .keras"):
+        tf.saved_model.save(model, str(tmp_path / path))
+
+
+def test_what_has_no_configuration_is_refused():
+    class Subclassed(tf.keras.Model):
+        def __init__(self, axes):
+            super().__init__()
+            self.axes = axes
+
+        def call(self, images):
+            return tf.reduce_mean(tf.cast(images, tf.float32), self.axes())
+
+    embedder = Subclassed(lambda: [1, 2])
+    embedder(PIXELS)
+    with pytest.raises(ValueError, match="`embedder` must have a get_config to be saved, got a Subclassed"):
+        profs.ProfsModel(embedder).get_config()
+    with pytest.raises(ValueError, match="`proximal_weight` must be a number or a schedule of Keras"):
+        profs.ProfsModel(make_embedder(), lambda step: 0.1).get_config()
+
+
+@pytest.mark.parametrize("method", ["add_loss", "add_metric"])
+def test_what_training_would_ignore_is_refused(method):
+    with pytest.raises(ValueError, match=f"`{method}` has no effect on a ProfsModel"):
+        getattr(make_model(), method)(tf.constant(1.0))
