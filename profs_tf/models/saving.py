@@ -16,7 +16,7 @@ class SavedByKeras(tf.keras.Model):
         """Returns the constructor's arguments.
 
         Raises:
-            ValueError: If the embedder, or a function for `proximal_weight`, cannot be put into a file.
+            ValueError: If the embedder is a subclassed model, or `proximal_weight` a function of your own.
         """
         weight = self._proximal_weight
         if callable(weight) and not isinstance(weight, tf.keras.optimizers.schedules.LearningRateSchedule):
@@ -24,13 +24,13 @@ class SavedByKeras(tf.keras.Model):
                 f"`proximal_weight` must be a number or a schedule of Keras to be saved, got {weight!r}. Use "
                 "a LearningRateSchedule, or `save_weights`."
             )
-        try:
-            embedder = tf.keras.saving.serialize_keras_object(self.embedder)
-        except NotImplementedError as error:
+        if not getattr(self.embedder, "_is_graph_network", False):
+            # Keras saves any subclass, and builds it only when it is called.
             raise ValueError(
-                f"`embedder` must have a get_config to be saved, got a {type(self.embedder).__name__} "
-                "without. Add it, or use `save_weights`."
-            ) from error
+                "`embedder` must be a Functional or Sequential model to be saved, got a "
+                f"{type(self.embedder).__name__}. Use `save_weights`."
+            )
+        embedder = tf.keras.saving.serialize_keras_object(self.embedder)
         if callable(weight):
             weight = tf.keras.saving.serialize_keras_object(weight)
         return {"embedder": embedder, "proximal_weight": weight, "name": self.name}
