@@ -30,7 +30,6 @@ from profs_tf.runs.factory import (
     build_model,
     build_preprocessing,
     build_sampler,
-    check_jit_compile,
     load_data,
 )
 from profs_tf.runs.finalize import export_best
@@ -133,7 +132,6 @@ def build_run(
     # The embedder with its weights theta, the loss, and the pull towards the anchor theta^(k).
     with strategy.scope():
         model = build_model(config, sampler.num_classes, steps_per_epoch)
-    check_jit_compile(config, model.embedder)
     folder.check_space(model.embedder.count_params())
     if not resume:
         folder.create(config)

@@ -204,13 +204,3 @@ def _build_model(config: Config, num_classes: int, steps_per_epoch: Optional[int
         jit_compile=config.jit_compile,
     )
     return model
-
-
-def check_jit_compile(config: Config, embedder: tf.keras.Model) -> None:
-    """Raises ValueError if XLA has no deterministic gradient of the embedder."""
-    pools = [layer for layer in embedder.submodules if isinstance(layer, tf.keras.layers.MaxPooling2D)]
-    if config.jit_compile and pools:
-        raise ValueError(
-            f"`jit_compile` must be off for the backbone {config.backbone}, got on: XLA has no deterministic "
-            f"gradient of its max pooling ({pools[0].name}). Leave it out."
-        )

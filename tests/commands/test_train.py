@@ -147,7 +147,7 @@ def test_an_existing_run_is_refused_before_training(whole_run, train_arguments):
             "--output_dir must be a folder, got the file /dev/null/x",
         ),
         (["--cache_dir=/proc/x"], "--cache_dir must be writable, got /proc/x: "),
-        (["--jit_compile"], "--jit_compile must be off for the backbone conv4, got on: XLA has no"),
+        (["--jit_compile"], "--jit_compile must be off for an embedder with max pooling"),
         (["--dataset=emojis"], "--dataset must be one of emoji, cub200"),
         (["--resume"], "--output_dir must hold a run to resume"),
     ],
