@@ -166,6 +166,7 @@ def run_here(monkeypatch, *arguments):
     """Runs the command not in a process of its own, which takes seconds to start; returns its exit code."""
     # Without what would change this process.
     monkeypatch.setattr(train, "make_reproducible", lambda seed: None)
+    monkeypatch.setattr("profs_tf.models.keras_contract.is_op_determinism_enabled", lambda: True)
     monkeypatch.setattr(command_line_module, "_start_logging", lambda: None)
     monkeypatch.setattr("sys.argv", ["train", *arguments])
     with pytest.raises(SystemExit) as stopped:
