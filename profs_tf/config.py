@@ -95,8 +95,11 @@ class Config:
     )
     pretrained: Optional[str] = option(
         None,
-        "File with published weights of the backbone, or converted by tools/convert_weights.py. Default: "
-        "random weights.",
+        "File with published weights of the backbone, or converted by tools/convert_weights.py. Default, or "
+        "none: random weights.",
+    )
+    require_pretrained: bool = option(
+        False, "Whether a run without pretrained weights is refused, unless --pretrained=none asks for it."
     )
     initial_run: Optional[str] = option(
         None,
@@ -250,6 +253,11 @@ class Config:
     def effective_proximal_weight(self) -> float:
         """lambda: 0 for the baseline."""
         return 0.0 if self.method == "baseline" else self.proximal_weight
+
+    @property
+    def pretrained_weights(self) -> Optional[str]:
+        """`pretrained` as backbones take it: None for random weights."""
+        return None if self.pretrained == "none" else self.pretrained
 
     def to_json(self) -> str:
         """Returns all values as indented JSON."""

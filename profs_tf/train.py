@@ -34,6 +34,7 @@ from profs_tf.runs.factory import (
 )
 from profs_tf.runs.finalize import export_best
 from profs_tf.runs.loop import PROGRESS, fit_from_step, progress_for_output
+from profs_tf.runs.provenance import check_initial_weights
 from profs_tf.runs.resume import restore_state, resumed_config
 from profs_tf.runs.training_run import RunCallbacks, TrainingRun, build_callbacks
 from profs_tf.runs.warm_start import find_initial_run
@@ -43,7 +44,7 @@ USAGE = """train: train an image embedding with PROFS and report how well it ret
 
   python -m profs_tf.train --flagfile=experiments/emoji.flags
   python -m profs_tf.train --flagfile=experiments/emoji.flags --output_dir=runs/baseline --method=baseline
-  python -m profs_tf.train --flagfile=experiments/cub.flags --data_dir=/data/CUB_200_2011
+  python -m profs_tf.train --flagfile=experiments/cub.flags --data_dir=/data/CUB_200_2011 --pretrained=FILE
   python -m profs_tf.train --flagfile=experiments/emoji.flags --output_dir=runs/on --initial_run=runs/emoji
   python -m profs_tf.train --output_dir=runs/emoji --resume
   python -m profs_tf.train --flagfile=experiments/emoji.flags --output_dir=runs/gpus --distribute=mirrored
@@ -122,6 +123,7 @@ def build_run(
     """Builds the parts of a run. What can be checked is checked before pictures are decoded."""
     initial_run = None if resume else find_initial_run(config)
     train_images, test_images = load_data(config)
+    check_initial_weights(config)
     check_ks(config.ks, len(test_images) - 1)
     preprocessing = build_preprocessing(config, train_images)
     # Draws the representatives of each projection of M steps, and the batches around them.

@@ -150,7 +150,7 @@ def build_embedder_for(config: Config, normalized: bool) -> tf.keras.Model:
         config.backbone,
         config.embedding_dim,
         normalize=normalized if config.normalize is None else config.normalize,
-        pretrained=config.pretrained,
+        pretrained=config.pretrained_weights,
         freeze_batch_norm=config.freeze_batch_norm,
         sync_batch_norm=config.sync_batch_norm,
         seed=config.seed,

@@ -1,9 +1,11 @@
+import dataclasses
+
 import pytest
 
 from profs_tf import backbones
 from profs_tf.config import Config
 from profs_tf.runs.directory import RunFolder
-from profs_tf.runs.provenance import origin_of
+from profs_tf.runs.provenance import check_initial_weights, origin_of
 
 
 @pytest.mark.parametrize(
@@ -63,3 +65,29 @@ def test_of_a_run_that_wrote_none_says_what_its_configuration_says(tmp_path):
     folder = RunFolder(tmp_path / "run")
     folder.create(Config(initial_run="gone"))
     assert folder.read_origin() == "of the best epoch of the run gone"
+
+
+@pytest.mark.parametrize(
+    ("backbone", "message"),
+    [
+        (
+            "inception_v1",
+            "--pretrained=FILE, a TensorFlow checkpoint of TF-Slim, published at http://.*v1.*gz; or",
+        ),
+        ("conv4", "need a pretrained conv4: pass --pretrained=FILE; or --pretrained=none for random weights"),
+    ],
+)
+def test_settings_that_need_pretrained_weights_refuse_random_ones_unless_told_otherwise(backbone, message):
+    config = Config(backbone=backbone, require_pretrained=True)
+    with pytest.raises(ValueError, match=f"`pretrained` must be given, since .*{message}"):
+        check_initial_weights(config)
+    for chosen in ({"pretrained": "none"}, {"pretrained": "a file"}, {"initial_run": "runs/other"}):
+        check_initial_weights(dataclasses.replace(config, **chosen))
+    check_initial_weights(dataclasses.replace(config, require_pretrained=False))
+    check_initial_weights(dataclasses.replace(config, backbone="keras_cv:resnet18_imagenet"))
+
+
+def test_none_is_random():
+    config = Config(backbone="inception_v1", pretrained="none", seed=3)
+    assert config.pretrained_weights is None
+    assert origin_of(config) == "random (seed 3)"
