@@ -31,6 +31,7 @@ from profs_tf.runs.factory import (
     build_preprocessing,
     build_sampler,
     load_data,
+    sampling_rules,
 )
 from profs_tf.runs.finalize import export_best
 from profs_tf.runs.loop import PROGRESS, fit_from_step, progress_for_output
@@ -121,6 +122,8 @@ def build_run(
     config: Config, strategy: tf.distribute.Strategy, folder: RunFolder, resume: bool, progress: str
 ) -> TrainingRun:
     """Builds the parts of a run. What can be checked is checked before pictures are decoded."""
+    # Whether the loss fits the batches is known before any data is read.
+    sampling_rules(config)
     initial_run = None if resume else find_initial_run(config)
     train_images, test_images = load_data(config)
     check_initial_weights(config)

@@ -3,10 +3,10 @@
     python tools/benchmark_losses.py
     python tools/benchmark_losses.py --num_classes=11318 --repeats=5     # centers and proxies of SOP
 
-A loss of B=128 embeddings of D=512 dimensions, two images of a class, is compared with the forward and
-backward pass of the backbone on 32 images: a quarter of a batch, so that the ratios overstate. Each is a
-tf.function; measurements take turns, so that what else the machine does falls on all of them. Prints the
-median times and ratios, and ends with status 1 if a ratio is above --target.
+Compares each loss on B=128 embeddings of D=512 dimensions, two images per class, with the forward and
+backward pass of the backbone on 32 images, a quarter of a batch: the ratios are upper bounds. Each is a
+tf.function. Measurements alternate, so that other load on the machine affects all of them. Prints median
+times and ratios, and exits with status 1 if a ratio exceeds --target.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def every_loss(num_classes: int, embedding_dim: int) -> dict:
-    """Returns every loss with every mining, by the name it is printed under."""
+    """Returns every loss with every mining, by its printed name."""
     minings = {
         "contrastive": ["hard"],
         "triplet": ["hard", "semi_hard"],
@@ -88,7 +88,7 @@ def backbone_step(arguments):
 
 
 def seconds(step, times: int) -> float:
-    """Returns the mean time of a step. Reading the value waits for the device."""
+    """Returns the mean seconds of a step. Reading the value waits for the device."""
     begin = time.perf_counter()
     for _ in range(times):
         value, _ = step()
@@ -97,7 +97,7 @@ def seconds(step, times: int) -> float:
 
 
 def measure(steps: dict, repeats: int) -> dict:
-    """Returns the times of each step, measured in turn after one run that traces it."""
+    """Returns the times of each step, measured alternately after a first run that traces it."""
     for step in steps.values():
         seconds(step, 1)
     times = {name: [] for name in steps}
@@ -110,7 +110,7 @@ def measure(steps: dict, repeats: int) -> dict:
 def main() -> None:
     """Measures and prints."""
     arguments = parse_arguments()
-    # Two functions of each loss, traced once each, are not the retracing that TensorFlow warns of.
+    # Each loss has two functions, each traced once; TensorFlow warns of retracing nevertheless.
     tf.get_logger().setLevel("ERROR")
     is_representative = tf.constant(np.arange(arguments.batch_size) % 2 == 0)
     steps = {"backbone": backbone_step(arguments)}

@@ -138,7 +138,10 @@ def test_an_existing_run_is_refused_before_training(whole_run, train_arguments):
             ["--image_shift=1000"],
             "--image_shift must be less than the image's side of 24 pixels, got 1000.",
         ),
-        (["--images_per_class=1"], "--images_per_class must be >= 2 for the loss margin, got 1: a batch"),
+        (
+            ["--images_per_class=1", "--dataset=folder:nowhere"],
+            "--images_per_class must be >= 2 for the loss margin, got 1: a batch",
+        ),
         (["--nonormalize=3"], "normalize"),
         (["stray"], "Unexpected argument 'stray'"),
         (["--output_dir="], "--output_dir must name a folder"),

@@ -24,7 +24,7 @@ def test_agrees_with_tfa(tfa, seed):
     np.testing.assert_allclose(losses.LiftedStructureLoss()(y, E), expected, rtol=1e-5)
 
 
-def test_mask_leaves_out_pairs_of_two_others():
+def test_mask_leaves_out_pairs_of_two_non_queries():
     """Images at 0, 1 (class 0) and 3, 7 (class 1); queries are 0 and 3: the pair of 1 and 7 is left out."""
     E = np.array([[0.0], [1.0], [3.0], [7.0]], np.float32)
 

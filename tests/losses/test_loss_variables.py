@@ -24,7 +24,7 @@ every_owning_loss = pytest.mark.parametrize("name", list(OWNING))
 
 
 @every_owning_loss
-def test_custom_step_trains_what_the_loss_owns(name):
+def test_custom_step_trains_the_variables_of_the_loss(name):
     loss = OWNING[name]()
     (variable,) = loss.trainable_variables
     before = variable.numpy()
@@ -55,7 +55,7 @@ def subclassed_model():
 
 @every_owning_loss
 @pytest.mark.parametrize("build_model", [identity_model, subclassed_model])
-def test_keras_trains_what_the_loss_owns(name, build_model):
+def test_keras_trains_the_variables_of_the_loss(name, build_model):
     loss, model = OWNING[name](), build_model()
     model.compile(tf.keras.optimizers.Adam(0.01), loss=loss, run_eagerly=name != "proxy_nca")
     (variable,) = loss.trainable_variables
@@ -65,7 +65,7 @@ def test_keras_trains_what_the_loss_owns(name, build_model):
     assert any(variable is other for other in model.trainable_variables)
 
 
-def test_sequential_does_not_train_what_the_loss_owns():
+def test_sequential_does_not_train_the_variables_of_the_loss():
     """As the documentation warns, with the cure that it names."""
     loss = OWNING["proxy_nca"]()
     before = loss.proxies.numpy()
@@ -81,7 +81,7 @@ def test_sequential_does_not_train_what_the_loss_owns():
 
 @every_owning_loss
 @pytest.mark.parametrize("file_format", ["checkpoint", "weights", "weights.h5", "keras"])
-def test_what_the_loss_owns_is_saved_and_restored(name, file_format, tmp_path):
+def test_variables_of_the_loss_are_saved_and_restored(name, file_format, tmp_path):
     loss, model = OWNING[name](), identity_model()
     model.compile(tf.keras.optimizers.Adam(0.01), loss=loss, run_eagerly=True)
     model.fit(CROWDED, LABELS, sample_weight=QUERIES, verbose=0)
@@ -121,7 +121,7 @@ def test_seed_draws_unit_vectors(build):
 
 
 @pytest.mark.parametrize(("name", "rate"), [("margin", 5e-4), ("soft_triple", 1e-2), ("proxy_nca", 1e-2)])
-def test_learning_rate_of_what_the_loss_owns(name, rate):
+def test_learning_rate_of_the_variables(name, rate):
     assert OWNING[name]().variable_learning_rate == rate
     assert losses.options(name)["learning_rate"] == (float, rate)
     assert losses.MarginLoss(learning_rate=0.1).variable_learning_rate == 0.1

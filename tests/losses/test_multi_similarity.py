@@ -32,8 +32,8 @@ def test_images_without_hard_pairs_count_in_the_mean():
     assert math.isclose(with_far, without * 4 / 6, rel_tol=1e-5)
 
 
-def test_mask_leaves_out_pairs_of_two_others():
-    """Of an image that is no query, only the pairs with queries: the same as a batch without the rest."""
+def test_mask_leaves_out_pairs_of_two_non_queries():
+    """A non-query image keeps only its pairs with queries."""
     E = np.array([[1, 0], [0.8, 0.6], [0.6, 0.8], [0.28, 0.96]], np.float32)
     value = losses.MultiSimilarityLoss(eps=5.0)([0, 0, 1, 1], E, [1, 0, 0, 0])
     s = E.astype(np.float64) @ E.T.astype(np.float64)

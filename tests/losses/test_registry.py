@@ -53,6 +53,7 @@ def test_table(name):
     loss = losses.get(name, **required(name))
     assert type(loss) is losses.loss_class(name)
     assert loss.normalized_embeddings is normalized
+    assert loss.baseline_queries == ("representatives" if name in ("n_pair", "angular") else "all")
     options = losses.options(name)
     assert {option: options[option].default for option in defaults} == defaults
     config = loss.get_config()
