@@ -25,7 +25,7 @@ from benchmark_step import compiled_step, seconds
 import profs_tf as profs
 from profs_tf import backbones
 from profs_tf.config import Config
-from profs_tf.models.embedder import head_variables
+from profs_tf.models.head import head_variables
 from profs_tf.runs import factory as building
 
 REFERENCE = "inception_v1"

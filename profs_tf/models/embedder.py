@@ -13,6 +13,7 @@ TensorFlow is installed.
 from __future__ import annotations
 
 import numbers
+from collections.abc import Iterator
 from typing import Optional, Union
 
 import tensorflow as tf
@@ -20,8 +21,9 @@ import tensorflow as tf
 from profs_tf import backbones
 from profs_tf.backbones.seeding import seed_kernels
 from profs_tf.backbones.weights.assign import check_finite
+from profs_tf.models.head import HEADS, build_head
+from profs_tf.utils.option_fields import trained_backbone_layers
 
-HEAD_LAYER = "head"
 FREEZE_BATCH_NORM = ("none", "statistics", "all")
 
 
@@ -29,11 +31,13 @@ def build_embedder(
     backbone: Union[str, tf.keras.Model] = "inception_v1",
     embedding_dim: int = 512,
     *,
+    head: str = "linear",
     input_size: Optional[int] = None,
     normalize: bool = True,
     pretrained: Optional[str] = None,
     batch_norm_momentum: Optional[float] = None,
     freeze_batch_norm: str = "none",
+    train_layers: str = "all",
     sync_batch_norm: bool = False,
     seed: Optional[int] = None,
 ) -> tf.keras.Model:
@@ -44,6 +48,8 @@ def build_embedder(
             values 0..255 to a feature map [B, h, w, C] or to features [B, C]. Such a model scales its input
             itself.
         embedding_dim: D, the length of an embedding.
+        head: "linear", the paper's: one linear transformation. "mlp": before it a hidden layer with ReLU and
+            as many units as there are features.
         input_size: Height and width of the images in pixels; None accepts any size.
         normalize: Whether embeddings are scaled to unit length. An all-zero embedding stays zero, and its
             gradient finite.
@@ -55,6 +61,10 @@ def build_embedder(
             normalizes by the batch and updates its statistics. "statistics": it normalizes by the moving
             statistics, which stay, and learns shift and scale; the backbone then runs in inference mode, so
             dropout in a model passed as ``backbone`` is off too. "all": shift and scale stay as well.
+        train_layers: What training changes. "all": the whole network. "head": the head alone. "last:N": the
+            head and the last N layers with weights of the backbone, batch normalization counted as a layer.
+            The batch normalization of the others runs in inference mode. A model passed as ``backbone`` is
+            changed.
         sync_batch_norm: Whether batch normalization in training uses the statistics of the whole batch,
             exchanged between replicas, instead of each replica's part. Slower, on one device too.
         seed: Makes the initial weights a pure function of this whole number; None draws them from Keras's
@@ -74,6 +84,9 @@ def build_embedder(
         raise ValueError(
             f"`freeze_batch_norm` must be one of {', '.join(FREEZE_BATCH_NORM)}, got {freeze_batch_norm!r}."
         )
+    if head not in HEADS:
+        raise ValueError(f"`head` must be one of {', '.join(HEADS)}, got {head!r}.")
+    num_trained = trained_backbone_layers(train_layers)
     shape = (input_size, input_size, 3)
     if isinstance(backbone, tf.keras.Model):
         _check_own_backbone(pretrained, batch_norm_momentum)
@@ -85,51 +98,20 @@ def build_embedder(
     if sync_batch_norm:
         _synchronize_batch_norm(network)
     images = tf.keras.Input(shape, name="images")
-    features = _pool(_apply(network, images, freeze_batch_norm))
+    if num_trained is not None:
+        _freeze_all_but_last(network, num_trained)
+    # With the head alone in training, dropout in the network would only add noise.
+    features = _pool(_apply(network, images, "statistics" if num_trained == 0 else freeze_batch_norm))
     if not isinstance(backbone, str):
         check_finite(backbone, "backbone", backbone.name)
-    head = tf.keras.layers.Dense(embedding_dim, dtype="float32", name=HEAD_LAYER)
-    embeddings = head(features)
+    head_layer = build_head(head, features.shape[-1], embedding_dim)
+    embeddings = head_layer(features)
     if normalize:
         embeddings = tf.keras.layers.UnitNormalization(dtype="float32", name="normalize")(embeddings)
     embedder = tf.keras.Model(images, embeddings, name="embedder")
     if seed is not None:
-        seed_kernels(head, seed)
+        seed_kernels(head_layer, seed)
     return embedder
-
-
-def head_variables(
-    embedder: tf.keras.Model, head_layer: Union[str, tf.keras.layers.Layer] = HEAD_LAYER
-) -> list[tf.Variable]:
-    """Returns the trainable variables of the embedder's linear head.
-
-    Args:
-        embedder: A Keras model whose weights exist.
-        head_layer: Name of the head among the layers of ``embedder``, nested ones included, or the layer
-            itself.
-
-    Raises:
-        ValueError: If there is no such layer or several, or it has no trainable variables.
-    """
-    layer = _find_layer(embedder, head_layer) if isinstance(head_layer, str) else head_layer
-    if not layer.trainable_variables:
-        raise ValueError(
-            f"`head_layer` must have trainable variables, got layer {layer.name!r} with none. "
-            "Build the embedder first, or name another layer."
-        )
-    return list(layer.trainable_variables)
-
-
-def _find_layer(embedder: tf.keras.Model, name: str) -> tf.keras.layers.Layer:
-    layers = [module for module in embedder.submodules if isinstance(module, tf.keras.layers.Layer)]
-    found = [layer for layer in layers if layer.name == name]
-    if len(found) != 1:
-        trainable = ", ".join(layer.name for layer in embedder.layers if layer.trainable_variables)
-        raise ValueError(
-            f"`head_layer` must name one layer of the embedder, got {name!r}, which names {len(found)}. Pass "
-            f"`head_layer=` one of its layers with weights ({trainable}), or a layer, or a list of variables."
-        )
-    return found[0]
 
 
 def _check_sizes(embedding_dim: int, input_size: Optional[int]) -> None:
@@ -169,6 +151,31 @@ def _apply(network: tf.keras.Model, images: tf.Tensor, freeze_batch_norm: str) -
             if isinstance(module, tf.keras.layers.BatchNormalization):
                 module.trainable = False
     return features
+
+
+def _freeze_all_but_last(network: tf.keras.Model, count: int) -> None:
+    """Freezes the layers of a network except the last ``count`` that have weights.
+
+    Raises:
+        ValueError: If there are not as many.
+    """
+    layers = list(_layers_with_weights(network))
+    if count > len(layers):
+        raise ValueError(
+            f"`train_layers` must be last:N with N <= {len(layers)}, the layers with weights of the backbone "
+            f"{network.name}, got last:{count}."
+        )
+    for layer in layers[: len(layers) - count]:
+        layer.trainable = False
+
+
+def _layers_with_weights(network: tf.keras.Model) -> Iterator[tf.keras.layers.Layer]:
+    """Yields the layers with weights in the order of computation; nested models are entered."""
+    for layer in network.layers:
+        if isinstance(layer, tf.keras.Model):
+            yield from _layers_with_weights(layer)
+        elif layer.weights:
+            yield layer
 
 
 def _pool(features: tf.Tensor) -> tf.Tensor:

@@ -12,7 +12,7 @@ from typing import Any, Optional, Union
 
 import tensorflow as tf
 
-from profs_tf.models.embedder import HEAD_LAYER, head_variables
+from profs_tf.models.head import HEAD_LAYER, head_variables
 from profs_tf.optimizers.adam_rule import adam_update
 from profs_tf.optimizers.multipliers import Multipliers
 from profs_tf.optimizers.reference_rate import LearningRate, check_reference, reference_of

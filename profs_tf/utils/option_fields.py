@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import field
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 
 def option(
@@ -49,3 +49,21 @@ def check_range(spec: "dataclasses.Field[Any]", value: Any) -> None:
         raise ValueError(f"`{spec.name}` must be >= {rules['minimum']}, got {value}.")
     if rules["above"] is not None and value <= rules["above"]:
         raise ValueError(f"`{spec.name}` must be > {rules['above']}, got {value}.")
+
+
+def trained_backbone_layers(train_layers: str) -> Optional[int]:
+    """Returns how many of the backbone's last layers `train_layers` trains: N of "last:N", 0 of "head".
+
+    None, of "all", means every layer.
+
+    Raises:
+        ValueError: If it is something else.
+    """
+    if train_layers in ("all", "head"):
+        return None if train_layers == "all" else 0
+    kind, _, count = train_layers.partition(":")
+    if kind != "last" or not count.isdecimal() or int(count) < 1:
+        raise ValueError(
+            f"`train_layers` must be all, head, or last:N with a whole number N >= 1, got {train_layers!r}."
+        )
+    return int(count)

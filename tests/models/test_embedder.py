@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 from profs_tf.inputs.preprocessing import Preprocessing
-from profs_tf.models.embedder import build_embedder, head_variables
+from profs_tf.models.embedder import build_embedder
+from profs_tf.models.head import head_variables
 from profs_tf.serving.saved_model import UINT8_SIGNATURE, save_embedder
 
 
@@ -241,41 +242,15 @@ class TestOwnBackbone:
             {"freeze_batch_norm": "yes"},
             r"`freeze_batch_norm` must be one of none, statistics, all, got 'yes'",
         ),
+        ({"head": "deep"}, r"`head` must be one of linear, mlp, got 'deep'"),
+        ({"train_layers": "last:0"}, r"`train_layers` must be all, head, or last:N .* N >= 1, got 'last:0'"),
+        ({"train_layers": "last:99"}, r"`train_layers` must be last:N with N <= 8, .* conv4, got last:99"),
         ({"pretrained": "imagenet"}, r"`pretrained` must be None for conv4"),
     ],
 )
 def test_bad_arguments_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         build_embedder(**{"backbone": "conv4", **options})
-
-
-class TestHeadVariables:
-    def test_kernel_and_bias(self, embedder):
-        kernel, bias = head_variables(embedder)
-        assert (kernel.shape, bias.shape) == ((64, 8), (8,))
-        assert kernel is embedder.get_layer("head").kernel
-
-    def test_nested_layer_by_name_or_itself(self, embedder):
-        convolution = embedder.get_layer("conv4").get_layer("conv_2")
-        for head_layer in ("conv_2", convolution):
-            assert head_variables(embedder, head_layer)[0] is convolution.kernel
-
-    def test_unknown_name_lists_the_layers_with_weights(self, embedder):
-        with pytest.raises(
-            ValueError, match=r"`head_layer` must name one layer.*'top', which names 0.*\(conv4, head\)"
-        ):
-            head_variables(embedder, "top")
-
-    def test_a_name_that_two_layers_have(self):
-        inner = tf.keras.Sequential([tf.keras.layers.Dense(2, name="head")])
-        model = tf.keras.Sequential([inner, tf.keras.layers.Dense(2, name="head")])
-        model.build((None, 3))
-        with pytest.raises(ValueError, match="'head', which names 2"):
-            head_variables(model)
-
-    def test_layer_without_variables(self, embedder):
-        with pytest.raises(ValueError, match="`head_layer` must have trainable variables, got layer 'pool'"):
-            head_variables(embedder, "pool")
 
 
 class TestFreezeBatchNorm:
@@ -378,3 +353,40 @@ class TestSaved:
         embedder.save(path)
         got = tf.keras.models.load_model(path)(random_images())
         np.testing.assert_array_equal(got, embedder(random_images()))
+
+
+class TestTrainLayers:
+    @pytest.mark.parametrize(
+        ("train_layers", "trained"),
+        [
+            ("head", {"head"}),
+            ("last:1", {"batch_norm_4", "head"}),
+            ("last:3", {"batch_norm_3", "conv_4", "batch_norm_4", "head"}),
+        ],
+    )
+    def test_a_training_step_changes_only_these_layers(self, train_layers, trained):
+        model = small(train_layers=train_layers, seed=0)
+        layers = [*model.get_layer("conv4").layers, model.get_layer("head")]
+        before = {layer.name: layer.get_weights() for layer in layers}
+        optimizer = tf.keras.optimizers.SGD(0.1)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(random_images(), training=True) * np.arange(8, dtype="f"))
+        optimizer.apply_gradients(
+            zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+        )
+        changed = {
+            layer.name
+            for layer in layers
+            if any((old != new).any() for old, new in zip(before[layer.name], layer.get_weights()))
+        }
+        assert changed == trained
+
+    def test_layers_of_nested_models_are_counted(self):
+        inner = tf.keras.Sequential(
+            [tf.keras.layers.Dense(3, name="one"), tf.keras.layers.Dense(3, name="two")]
+        )
+        backbone = tf.keras.Sequential(
+            [tf.keras.Input((4, 4, 3)), inner, tf.keras.layers.Dense(3, name="three")]
+        )
+        build_embedder(backbone, 2, train_layers="last:2")
+        assert [layer.trainable for layer in (*inner.layers, backbone.layers[-1])] == [False, True, True]

