@@ -1,4 +1,4 @@
-"""Trains every backbone for a few steps and prints what it is and costs, as the table in BUILD.md.
+"""Trains every backbone for a few steps and prints what it is and costs, as the table in docs/benchmarks.md.
 
     python tools/backbone_table.py
     python tools/backbone_table.py --backbones=conv4,inception_v1 --steps=5 --repeats=3
@@ -7,7 +7,7 @@ Each network trains from scratch as the train command does, with PROFS and the m
 to 96 x 96 pixels in batches of 8; the tool stops with exit code 1 where a loss or a weight is not finite.
 Weights are those that are trained, without the embedder's head. FLOPs are TensorFlow's profiler's for one
 image of 224 x 224 pixels through the network in evaluation: a multiplication and an addition are two, and
-batch normalisation is not counted. Images/s are those of the same training steps as compiled functions, each
+batch normalization is not counted. Images/s are those of the same training steps as compiled functions, each
 step measured in turn with one of Inception V1; the ratio is the median of all turns'.
 """
 
@@ -152,7 +152,7 @@ def speed_ratio(trained: Trained, reference: Trained, repeats: int) -> float:
     ratios = []
     for turn in range(repeats + 2):
         times = {}
-        # The one that goes first alternates, so that a slow drift of the machine favours neither.
+        # The one that goes first alternates, so that a slow drift of the machine favors neither.
         for which in (trained, reference) if turn % 2 else (reference, trained):
             batch = which.batches[turn % len(which.batches)]
             times[which.name] = seconds(lambda which=which, batch=batch: which.step(*batch))

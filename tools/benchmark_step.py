@@ -100,7 +100,7 @@ def measure_steps(arguments):
     times = {name: [] for name in steps}
     for pair in range(arguments.pairs):
         batch = data[pair % len(data)]
-        # The one that goes first alternates, so that a slow drift of the machine favours neither.
+        # The one that goes first alternates, so that a slow drift of the machine favors neither.
         for name in sorted(steps, reverse=bool(pair % 2)):
             times[name].append(seconds(functools.partial(steps[name], *batch)))
     return times

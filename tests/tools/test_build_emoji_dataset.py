@@ -116,7 +116,7 @@ def test_the_table_of_fxemoji_names_each_emoji_once():
         assert chr(int(code_point, 16)).isprintable()
 
 
-def test_an_icon_is_drawn_on_white_centred_and_in_its_aspect():
+def test_an_icon_is_drawn_on_white_centered_and_in_its_aspect():
     icons = {"wide": {"body": '<path fill="#00f" d="M10 0h20v10H10z"/>', "width": 20, "left": 10}}
     drawn = draw.draw_icon(join.Package(icons, (10, 10), {}, {}), "wide")
     expected = np.full((48, 48, 3), 255, np.uint8)

@@ -45,8 +45,8 @@ def draw_pictures(folder):
     for number in range(8):
         (folder / f"c{number}").mkdir(parents=True)
         for copy in range(3):
-            colour = (30 * number, 80 * copy, 255 - 30 * number)
-            Image.new("RGB", (24, 24), colour).save(folder / f"c{number}" / f"{copy}.png")
+            color = (30 * number, 80 * copy, 255 - 30 * number)
+            Image.new("RGB", (24, 24), color).save(folder / f"c{number}" / f"{copy}.png")
 
 
 class Place:
