@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
+from profs_tf.config.checks import check_combinations
 from profs_tf.utils.option_fields import check_range, option, whole_numbers
 
 METHODS = ("baseline", "profs", "profs_hncm")
@@ -199,50 +200,7 @@ class Config:
         for spec in dataclasses.fields(self):
             check_range(spec, getattr(self, spec.name))
         object.__setattr__(self, "ks", whole_numbers("ks", self.ks))
-        if not self.ks or min(self.ks) < 1:
-            raise ValueError(f"`ks` must be whole numbers >= 1, got {list(self.ks)}.")
-        for name in ("beta_1", "beta_2"):
-            if getattr(self, name) >= 1.0:
-                raise ValueError(f"`{name}` must be below 1, got {getattr(self, name)}.")
-        if self.validation_classes is not None and self.validation_classes >= 1.0:
-            raise ValueError(f"`validation_classes` must be below 1, got {self.validation_classes}.")
-        if self.batch_size % self.images_per_class:
-            raise ValueError(
-                f"`batch_size` must be a multiple of `images_per_class` = {self.images_per_class}, "
-                f"got {self.batch_size}."
-            )
-        if self.initial_run == "":
-            raise ValueError(
-                "`initial_run` must name the folder of a run. Leave it out to start from other weights."
-            )
-        if self.initial_run is not None and self.pretrained is not None:
-            raise ValueError(
-                f"`pretrained` must be left out with `initial_run`, got {self.pretrained}: its weights would "
-                "be overwritten."
-            )
-        self._check_execution()
-
-    def _check_execution(self) -> None:
-        if self.mines_classes and self.steps_per_execution != 1:
-            raise ValueError(
-                f"`steps_per_execution` must be 1 with profs_hncm, got {self.steps_per_execution}: "
-                "every step's embeddings are needed."
-            )
-        if self.cpu_replicas is not None and self.distribute != "mirrored":
-            raise ValueError(
-                f"`cpu_replicas` must be left out unless `distribute` is mirrored, got {self.cpu_replicas} "
-                f"with {self.distribute}."
-            )
-        if self.jit_compile and self.distribute != "none":
-            raise ValueError(
-                f"`jit_compile` must be off with `distribute` {self.distribute}: XLA does not compile the "
-                "exchange between replicas."
-            )
-        if self.sync_batch_norm and self.precision == "mixed_bfloat16":
-            raise ValueError(
-                "`precision` must be float32 or mixed_float16 with `sync_batch_norm`, got mixed_bfloat16: "
-                "Keras would sum the statistics in bfloat16, which ruins the variance."
-            )
+        check_combinations(self)
 
     @property
     def mines_classes(self) -> bool:

@@ -1,0 +1,57 @@
+"""Which options of a run go together: rules that no single option can state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from profs_tf.config.options import Config
+
+
+def check_combinations(config: Config) -> None:
+    """Raises ValueError if options of a run contradict each other."""
+    if not config.ks or min(config.ks) < 1:
+        raise ValueError(f"`ks` must be whole numbers >= 1, got {list(config.ks)}.")
+    for name in ("beta_1", "beta_2"):
+        if getattr(config, name) >= 1.0:
+            raise ValueError(f"`{name}` must be below 1, got {getattr(config, name)}.")
+    if config.validation_classes is not None and config.validation_classes >= 1.0:
+        raise ValueError(f"`validation_classes` must be below 1, got {config.validation_classes}.")
+    if config.batch_size % config.images_per_class:
+        raise ValueError(
+            f"`batch_size` must be a multiple of `images_per_class` = {config.images_per_class}, "
+            f"got {config.batch_size}."
+        )
+    if config.initial_run == "":
+        raise ValueError(
+            "`initial_run` must name the folder of a run. Leave it out to start from other weights."
+        )
+    if config.initial_run is not None and config.pretrained is not None:
+        raise ValueError(
+            f"`pretrained` must be left out with `initial_run`, got {config.pretrained}: its weights would "
+            "be overwritten."
+        )
+    _check_execution(config)
+
+
+def _check_execution(config: Config) -> None:
+    if config.mines_classes and config.steps_per_execution != 1:
+        raise ValueError(
+            f"`steps_per_execution` must be 1 with profs_hncm, got {config.steps_per_execution}: "
+            "every step's embeddings are needed."
+        )
+    if config.cpu_replicas is not None and config.distribute != "mirrored":
+        raise ValueError(
+            f"`cpu_replicas` must be left out unless `distribute` is mirrored, got {config.cpu_replicas} "
+            f"with {config.distribute}."
+        )
+    if config.jit_compile and config.distribute != "none":
+        raise ValueError(
+            f"`jit_compile` must be off with `distribute` {config.distribute}: XLA does not compile the "
+            "exchange between replicas."
+        )
+    if config.sync_batch_norm and config.precision == "mixed_bfloat16":
+        raise ValueError(
+            "`precision` must be float32 or mixed_float16 with `sync_batch_norm`, got mixed_bfloat16: "
+            "Keras would sum the statistics in bfloat16, which ruins the variance."
+        )
