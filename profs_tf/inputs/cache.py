@@ -4,7 +4,6 @@ N images of side S take 3 N S^2 bytes: 11.8 GB for the 60,000 of SOP at 256 x 25
 instead of once per epoch; the images are the same bit for bit.
 """
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Optional
 
 import numpy as np
+from filelock import FileLock
 from tqdm import tqdm
 
 from profs_tf.datasets.image_list import ImageList
@@ -125,23 +125,23 @@ def _fingerprint(image_list: ImageList, side: int) -> str:
 def _write_once(path: Path, image_list: ImageList, side: int, needed: int, progress: bool) -> None:
     """Writes the file under a temporary name and renames it when complete; waits for other writers.
 
-    The lock ends with its process: the incomplete file of a killed writer is overwritten.
+    The lock ends with its process: the incomplete file of a killed writer is overwritten. The lock file
+    stays, since a process that waits for it may have opened it already.
     """
     part = path.with_suffix(".part")
-    with open(part, "ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with FileLock(path.with_suffix(".lock")):
         if path.exists():
             part.unlink(missing_ok=True)
             return
         try:
-            file.truncate(0)
-            _check_space(part.parent, needed)
-            header = {"descr": "|u1", "fortran_order": False, "shape": (len(image_list), side, side, 3)}
-            np.lib.format.write_array_header_1_0(file, header)
-            for batch in _scaled_batches(image_list, side, progress):
-                file.write(batch.data)
-            file.flush()
-            os.fsync(file.fileno())
+            with open(part, "wb") as file:
+                _check_space(part.parent, needed)
+                header = {"descr": "|u1", "fortran_order": False, "shape": (len(image_list), side, side, 3)}
+                np.lib.format.write_array_header_1_0(file, header)
+                for batch in _scaled_batches(image_list, side, progress):
+                    file.write(batch.data)
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(part, path)
         except BaseException:
             part.unlink(missing_ok=True)

@@ -6,7 +6,6 @@ Shapes: n images of a chunk, D embedding dimension.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Optional
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 from profs_tf.utils.files import write_atomically
 
@@ -98,27 +98,19 @@ class ChunkFolder:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Holds a lock file, which is removed at the end; the system releases the lock of a killed process.
+    """Holds a lock file; the system releases the lock of a killed process.
 
     Raises:
         ValueError: If another process holds it.
     """
-    with contextlib.ExitStack() as stack:
-        while True:
-            file: BinaryIO = stack.enter_context(open(path, "ab"))
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise ValueError(
-                    f"`index` must not be built by two processes at once, got {path.parent}, which another "
-                    "process is building. Wait until it ends, or choose another folder."
-                ) from error
-            # The process that held the lock may have removed the file after it was opened here.
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                    break
-        stack.callback(path.unlink, missing_ok=True)
-        yield
+    try:
+        with FileLock(path, timeout=0):
+            yield
+    except Timeout as error:
+        raise ValueError(
+            f"`index` must not be built by two processes at once, got {path.parent}, which another "
+            "process is building. Wait until it ends, or choose another folder."
+        ) from error
 
 
 @contextlib.contextmanager

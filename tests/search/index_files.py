@@ -9,7 +9,9 @@ def build(pictures, embedder, path, **options):
 
 
 def contents(folder):
-    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    """The files of an index by name, without the lock file, which stays."""
+    files = [file for file in folder.rglob("*") if file.is_file() and file.suffix != ".lock"]
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
 
 
 def record_embedded(monkeypatch):

@@ -20,6 +20,7 @@ def test_holds_every_pictures_embedding(pictures, embedders, tmp_path):
     assert (index.embedding_dim, index.normalized, len(index)) == (8, True, 40)
     assert index.embedder_sha256 == SavedEmbedder(embedders[0]).sha256 != SavedEmbedder(embedders[1]).sha256
     assert sorted(file.split("-")[0] for file in os.listdir(tmp_path / "index")) == [
+        "build.lock",
         "embeddings",
         "images",
         "index.json",
