@@ -14,7 +14,7 @@ from profs_tf.models import keras_contract, loss_scaling
 from profs_tf.models.fit_guard import FitGuard
 from profs_tf.models.non_finite import TERMS, FiniteWatch
 from profs_tf.models.proximal import ProximalTerm, ProximalWeight, check_proximal_weight
-from profs_tf.models.saving import SavedByKeras
+from profs_tf.models.saving import LoadableMean, SavedByKeras
 from profs_tf.models.step_outputs import BatchFingerprint, RepresentativeTap
 
 
@@ -73,8 +73,8 @@ class ProfsModel(SavedByKeras):
         self.representative_tap: Optional[RepresentativeTap] = None
         self.stop_request: Optional[collectives.StopRequest] = None
         self._at_fit_end: list[Callable[[], None]] = []
-        self.loss_tracker = tf.keras.metrics.Mean(name="loss")
-        self.penalty_tracker = tf.keras.metrics.Mean(name="proximal_penalty")
+        self.loss_tracker = LoadableMean(name="loss")
+        self.penalty_tracker = LoadableMean(name="proximal_penalty")
         self.built = True
 
     def call(self, images: tf.Tensor, training: Optional[bool] = None) -> tf.Tensor:

@@ -9,6 +9,18 @@ import tensorflow as tf
 from profs_tf.models import keras_contract
 
 
+class LoadableMean(tf.keras.metrics.Mean):
+    """A mean that files of Keras can be loaded into within a strategy of several replicas.
+
+    Its variables are sums over the replicas, which Keras divides: that fails for the entries of an HDF5 file.
+    """
+
+    def load_own_variables(self, store: Mapping[str, Any]) -> None:
+        """Reads the variables as arrays."""
+        for number, variable in enumerate(self.variables):
+            variable.assign(np.asarray(store[str(number)], np.float32))
+
+
 class SavedByKeras(tf.keras.Model):
     """The part of `ProfsModel` that Keras calls to save and load it."""
 

@@ -76,12 +76,17 @@ def refusals(strategy):
         embedder = make_embedder("frozen", "float32", True)
         model = profs.ProfsModel(embedder, 0.0)
         model.compile(profs.head_adam(embedder), profs.losses.ContrastiveLoss())
+        texts = tf.keras.Input([], dtype=tf.string)
+        lookup = tf.keras.layers.StringLookup()
+        tokens = tf.keras.layers.Embedding(4, DIM)(lookup(texts))
+        tables = profs.ProfsModel(tf.keras.Model(texts, tf.keras.layers.Dense(DIM, name="head")(tokens)))
     outside = profs.losses.MarginLoss()
     messages = []
     for call in (
         lambda: profs.train_pipeline(DATA, sampler, PREPROCESSING, strategy=strategy),
         lambda: model.fit(plain, steps_per_epoch=1, verbose=0),
         lambda: model.compile("sgd", outside),
+        lambda: tables.compile("sgd", profs.losses.ContrastiveLoss()),
     ):
         try:
             call()
@@ -89,6 +94,26 @@ def refusals(strategy):
         except ValueError as error:
             messages.append(str(error))
     return messages
+
+
+def steps_in_a_loaded_file(strategy, path):
+    """Returns the step of a model whose weights went through a `.weights.h5` file within the strategy."""
+    models = []
+    for _ in range(2):
+        with strategy.scope():
+            embedder = make_embedder("own", "float32", True)
+            models.append(profs.ProfsModel(embedder, WEIGHT))
+            models[-1].compile(profs.head_adam(embedder), profs.losses.MarginLoss())
+    saved, loaded = models
+    sampler = profs.BatchSampler(DATA.labels, 8, 2, seed=1, steps_per_projection=6)
+    pipeline = profs.train_pipeline(DATA, sampler, PREPROCESSING, strategy=strategy)
+    saved.fit(pipeline, steps_per_epoch=2, callbacks=[profs.ProfsCallback(sampler)], verbose=0)
+    saved.save_weights(path)
+    with strategy.scope():
+        loaded.load_weights(path)
+    for one, other in zip(saved.proximal.anchor_weights, loaded.proximal.anchor_weights):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    return loaded.steps_taken
 
 
 def run_case(case, strategy):
@@ -133,6 +158,8 @@ def main(distribute, output, *cases):
     tf.config.experimental.enable_op_determinism()
     tf.keras.utils.set_random_seed(0)
     results = {"refusals": np.array(refusals(strategy) if strategy.num_replicas_in_sync > 1 else [])}
+    if distribute == "mirrored":
+        results["loaded_step"] = steps_in_a_loaded_file(strategy, output.replace(".npz", ".weights.h5"))
     for case in cases:
         results.update(run_case(case, strategy))
     if not is_chief(strategy):

@@ -120,13 +120,18 @@ def test_replicas_scale_the_loss_as_one_device_does(every):
 
 def test_what_replicas_would_get_wrong_is_refused(few):
     for way, number in (("mirrored", 2), ("workers", 2), ("workers_other", 2)):
-        pipeline, plain, scope = few[way]["refusals"]
+        pipeline, plain, scope, tables = few[way]["refusals"]
         assert f"`batch_size` must be a multiple of the {number} replicas, got batches of 9" in pipeline
         if way == "mirrored":
             assert f"`batch_size` must be a multiple of the {number} replicas, got batches of 9" in plain
         else:
             assert "`x` must be made for the workers, got a plain data set" in plain
         assert "`loss` must be made in the scope of the model's strategy" in scope
+        assert "`embedder` must hold no lookup table with several replicas" in tables
+
+
+def test_weights_are_loaded_from_hdf5_within_a_strategy(few):
+    assert few["mirrored"]["loaded_step"] == 2
 
 
 def test_cases_train_mine_and_move(few):
