@@ -2,9 +2,10 @@
 
 import sys
 import warnings
-from typing import Union
+from typing import Optional, Union
 
 import tensorflow as tf
+import tqdm
 
 from profs_tf.models.profs_model import ProfsModel
 from profs_tf.utils.progress import is_interactive
@@ -54,11 +55,48 @@ def progress_for_output(progress: str) -> str:
 
 
 def progress_callbacks(progress: str) -> list[tf.keras.callbacks.Callback]:
-    """Returns TensorFlow Addons' progress bar for "tqdm"; Keras shows the others itself."""
+    """Returns the bar for "tqdm", TensorFlow Addons' if it is installed; Keras shows the others itself."""
     if progress != "tqdm":
         return []
     with warnings.catch_warnings():
         # On import it announces the end of its development.
         warnings.simplefilter("ignore")
-        from tensorflow_addons.callbacks import TQDMProgressBar
+        try:
+            from tensorflow_addons.callbacks import TQDMProgressBar
+        except ImportError:
+            return [EpochBar()]
     return [TQDMProgressBar()]
+
+
+class EpochBar(tf.keras.callbacks.Callback):
+    """A tqdm bar for each epoch, with the running means of the metrics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bar: Optional[tqdm.tqdm] = None
+
+    def on_epoch_begin(self, epoch: int, logs: Optional[dict[str, float]] = None) -> None:
+        """Opens the bar."""
+        name = f"Epoch {epoch + 1}/{self.params['epochs']}"
+        self._bar = tqdm.tqdm(total=self.params["steps"], desc=name, unit="step")
+
+    def on_train_batch_end(self, batch: int, logs: Optional[dict[str, float]] = None) -> None:
+        """Advances it to the steps taken."""
+        if self._bar is not None:
+            self._bar.set_postfix(
+                {name: f"{value:.4f}" for name, value in (logs or {}).items()}, refresh=False
+            )
+            self._bar.update(batch + 1 - self._bar.n)
+
+    def on_epoch_end(self, epoch: int, logs: Optional[dict[str, float]] = None) -> None:
+        """Closes it."""
+        self._close()
+
+    def on_train_end(self, logs: Optional[dict[str, float]] = None) -> None:
+        """Closes the bar of an epoch that was stopped."""
+        self._close()
+
+    def _close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
