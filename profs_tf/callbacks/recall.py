@@ -8,6 +8,7 @@ from typing import Any, Optional
 import numpy as np
 import tensorflow as tf
 
+from profs_tf.callbacks.overfitting import OverfittingWatch
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.metrics.arguments import check_ks
@@ -22,7 +23,8 @@ class RecallCallback(tf.keras.callbacks.Callback):
 
     Adds to the epoch's logs: `recall@K` for each K, `mrr`, `mean_pairwise_distance`, `evaluation_seconds`,
     and with clustering `nmi`, `f1` and `ami`. All are fractions; the best epoch is that of the highest recall
-    at the smallest K, the earliest of equals.
+    at the smallest K, the earliest of equals. With `evaluate_untrained` the network before training is epoch
+    0, which training has to beat. Prints a note, once, if the network overfits for long.
 
     Attributes:
         best: The best epoch's metrics with its `epoch` (counted from 1; 0 is the untrained network), or {}.
@@ -62,7 +64,7 @@ class RecallCallback(tf.keras.callbacks.Callback):
             seed: of k-means.
             best_weights_path: where the best epoch's weights go (a TensorFlow checkpoint prefix); None
                 keeps none.
-            evaluate_untrained: whether to evaluate before the first step, too.
+            evaluate_untrained: Whether to evaluate before the first step, too, as a candidate for the best.
             patience: stop training after so many evaluations without a new best; None never stops.
             verbose: whether to print a line for each evaluation.
             on_embeddings: called with the epoch (0: untrained) and the embeddings, float32 [N, D], of each
@@ -99,16 +101,25 @@ class RecallCallback(tf.keras.callbacks.Callback):
         self._epoch = 0
         self._evaluated_epoch: Optional[int] = None
         self._continues = False
+        self._overfitting = OverfittingWatch()
+        self._steps_of_untrained: Optional[int] = None
 
     def state(self) -> dict[str, Any]:
         """Returns what a resumed run needs, as plain values for JSON."""
-        return {"best": self.best, "untrained": self.untrained, "since_best": self._evaluations_since_best}
+        return {
+            "best": self.best,
+            "untrained": self.untrained,
+            "since_best": self._evaluations_since_best,
+            "overfitting": self._overfitting.state(),
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Takes over what `state` returned."""
         self._continues = True
         self.best, self.untrained = state["best"], state["untrained"]
         self._evaluations_since_best = state["since_best"]
+        # Runs of earlier versions have none.
+        self._overfitting.restore(state.get("overfitting", self._overfitting.state()))
 
     def on_train_begin(self, logs: Optional[dict[str, float]] = None) -> None:
         """Evaluates the untrained network, once.
@@ -120,11 +131,15 @@ class RecallCallback(tf.keras.callbacks.Callback):
         self._evaluated_epoch = None
         if self.evaluate_untrained and not self.untrained:
             self.untrained = self._evaluate(0)
+            self._steps_of_untrained = steps_taken_by(self.model)
 
     def on_epoch_begin(self, epoch: int, logs: Optional[dict[str, float]] = None) -> None:
-        """Checks once, when all callbacks have started, that no earlier best weights will be lost."""
-        if not self._continues:
-            self._check_best_is_known()
+        """Once, when all callbacks have started: no earlier best weights may be lost; keeps the untrained."""
+        if self._continues:
+            return
+        self._check_best_is_known()
+        if not self.best and self._steps_of_untrained == steps_taken_by(self.model):
+            self._keep(0, self.untrained)
         self._continues = True
 
     def on_epoch_end(self, epoch: int, logs: Optional[dict[str, float]] = None) -> None:
@@ -133,7 +148,7 @@ class RecallCallback(tf.keras.callbacks.Callback):
         last = (self.params or {}).get("epochs") if self.last_epoch is None else self.last_epoch
         if self._epoch % self.every_epochs and self._epoch != last:
             return
-        metrics = self._evaluate_and_keep(self._epoch)
+        metrics = self._evaluate_and_keep(self._epoch, (logs or {}).get("loss"))
         if logs is not None:
             logs.update(metrics)
 
@@ -142,16 +157,19 @@ class RecallCallback(tf.keras.callbacks.Callback):
         if self.model.stop_training and self._evaluated_epoch != self._epoch:
             self._evaluate_and_keep(self._epoch)
 
-    def _evaluate_and_keep(self, epoch: int) -> dict[str, float]:
+    def _evaluate_and_keep(self, epoch: int, loss: Optional[float] = None) -> dict[str, float]:
         """Returns the metrics of an epoch; keeps the weights if they are the best, or stops training."""
         metrics = self._evaluate(epoch)
         self._evaluated_epoch = epoch
         monitored = f"recall@{min(self.ks)}"
-        if not self.best or metrics[monitored] > self.best[monitored]:
-            self.best = {"epoch": epoch, **metrics}
-            self._evaluations_since_best = 0
-            if self.best_weights_path:
-                self._embedder.save_weights(self.best_weights_path)
+        better = not self.best or metrics[monitored] > self.best[monitored]
+        if better:
+            self._keep(epoch, metrics)
+        if loss is not None and self._overfitting.is_news(
+            metrics[monitored], self.best[monitored], float(loss), better
+        ):
+            print(self._overfitting.note(monitored, self.best["epoch"]), flush=True)
+        if better:
             return metrics
         self._evaluations_since_best += 1
         if self.patience is not None and self._evaluations_since_best >= self.patience:
@@ -160,6 +178,12 @@ class RecallCallback(tf.keras.callbacks.Callback):
                 f"No better {monitored} in {self._evaluations_since_best} evaluations: stopping.", flush=True
             )
         return metrics
+
+    def _keep(self, epoch: int, metrics: Mapping[str, float]) -> None:
+        self.best = {"epoch": epoch, **metrics}
+        self._evaluations_since_best = 0
+        if self.best_weights_path:
+            self._embedder.save_weights(self.best_weights_path)
 
     def _check_best_is_known(self) -> None:
         if self._embedder is self.model and getattr(self.model, "_training_state", None) is not None:

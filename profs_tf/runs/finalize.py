@@ -1,9 +1,11 @@
 """What a run leaves behind: the embedder of the best epoch, its metrics, its learning curves."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from profs_tf.config import Config
 from profs_tf.metrics.scores import evaluate, format_report
 from profs_tf.models.inference import embed
 from profs_tf.runs.factory import build_model
@@ -36,7 +38,7 @@ def export_best(run: TrainingRun, callbacks: RunCallbacks) -> dict[str, Any]:
         metrics["shared_classes"] = run.num_shared_classes
     folder.write_metrics(metrics)
     draw_learning_curves(callbacks.log.rows, folder.curves)
-    print(_report(run, metrics), flush=True)
+    print(_report(run, metrics, callbacks.log.rows), flush=True)
     return metrics
 
 
@@ -54,14 +56,36 @@ def _scores_of_best(run: TrainingRun, callbacks: RunCallbacks, embedder: tf.kera
     return evaluate(embeddings, run.test_images.labels, ks=run.config.ks, seed=run.config.seed)
 
 
-def _report(run: TrainingRun, metrics: dict[str, Any]) -> str:
+def _report(run: TrainingRun, metrics: dict[str, Any], rows: Sequence[Mapping[str, str]]) -> str:
     config, folder = run.config, run.folder
     classes = f"{run.test_images.num_classes:,} unseen classes"
     if run.num_shared_classes:
         classes = f"{run.test_images.num_classes:,} classes, {run.num_shared_classes:,} of which trained"
     first = "untrained" if config.initial_run is None else "first"
     return (
-        f"\nBest epoch: {metrics['best']['epoch']} of {config.epochs}. On {classes}, in percent:\n"
+        f"\nBest epoch: {best_epoch(config, metrics['best'], rows)}\nOn {classes}, in percent:\n"
         f"{format_report({first: metrics['untrained'], 'best': metrics['best']})}\n"
         f"Embedder: {folder.embedder}\nCurves: {folder.curves}"
+    )
+
+
+def best_epoch(config: Config, best: Mapping[str, float], rows: Sequence[Mapping[str, str]]) -> str:
+    """Returns which epoch is the best; if it is the untrained network, also what may help.
+
+    Args:
+        config: Of the run.
+        best: The metrics of the best epoch.
+        rows: Those of the log.
+    """
+    if best["epoch"]:
+        return f"{best['epoch']:g} of {config.epochs}."
+    monitored = f"recall@{min(config.ks)}"
+    trained = [float(row[monitored]) for row in rows if row["epoch"] != "0" and monitored in row]
+    worse = max(trained, default=0.0) < best[monitored]
+    ideas = [f"a --learning_rate {'below' if worse else 'other than'} {config.learning_rate:g}"]
+    if config.freeze_batch_norm == "none":
+        ideas.append("--freeze_batch_norm=statistics")
+    return (
+        f"0 (the network before training): training {'made it worse' if worse else 'did not improve it'}. "
+        f"The embedder is exported untrained. Try {', '.join(ideas)}, or another --loss than {config.loss}."
     )

@@ -133,14 +133,14 @@ def metrics_of_log(path: Path, ks: Sequence[int]) -> dict[str, dict[str, float]]
 
     Args:
         path: The run's log.csv.
-        ks: The K of Recall@K; the smallest selects the best epoch, the earliest among equals.
+        ks: The K of Recall@K; the smallest selects the best epoch, the earliest among equals, 0 included.
     """
     monitored = f"recall@{min(ks)}"
     written = read_log(path) if path.exists() else []
     rows = [{name: float(value) for name, value in row.items()} for row in written if monitored in row]
     parts = {
         "untrained": [row for row in rows if row["epoch"] == 0],
-        "best": [row for row in rows if row["epoch"] > 0],
+        "best": rows,
     }
     return {name: max(part, key=lambda row: row[monitored]) for name, part in parts.items() if part}
 

@@ -80,6 +80,39 @@ def test_stops_when_nothing_gets_better():
     assert len(history["recall@1"]) == 3
 
 
+def test_the_untrained_network_is_the_best_until_an_epoch_beats_it(tmp_path):
+    random, separating, collapsed = weights_of_quality()
+    model = flat_model()
+    model.set_weights(separating)
+    recall = profs.RecallCallback(
+        IMAGES,
+        (1,),
+        preprocessing=PLAIN,
+        evaluate_untrained=True,
+        patience=2,
+        verbose=False,
+        best_weights_path=str(tmp_path / "best"),
+    )
+    history = fit(model, [recall, SetsWeights([random, collapsed, separating])], 3).history
+    assert recall.best == {"epoch": 0, **recall.untrained}
+    assert len(history["recall@1"]) == 2
+    model.load_weights(str(tmp_path / "best")).expect_partial()
+    np.testing.assert_array_equal(model.get_weights()[0], separating[0])
+
+
+def test_says_once_that_the_network_overfits(capsys):
+    random, separating, _ = weights_of_quality()
+    recall = profs.RecallCallback(IMAGES, (1,), preprocessing=PLAIN, verbose=False)
+
+    class LossFalls(tf.keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            logs["loss"] = 1.0 / (epoch + 1)
+
+    fit(flat_model(), [SetsWeights([separating, *[random] * 7]), LossFalls(), recall], 8)
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "overfits" in line]
+    assert "recall@1 on held-out classes has been below that of epoch 1 for 5 evaluations" in line
+
+
 def test_evaluates_every_so_many_epochs_and_the_untrained_network():
     recall = profs.RecallCallback(
         IMAGES, (1,), preprocessing=PLAIN, every_epochs=2, evaluate_untrained=True, verbose=False
@@ -148,6 +181,8 @@ def test_state_round_trip():
     other = profs.RecallCallback(IMAGES, (1,))
     other.restore(one.state())
     assert (other.best, other.untrained) == (one.best, one.untrained)
+    earlier_version = {name: value for name, value in one.state().items() if name != "overfitting"}
+    other.restore(earlier_version)
 
 
 def test_embeds_in_order_whatever_the_batch_size():
@@ -202,7 +237,7 @@ def test_a_last_step_that_breaks_the_weights_is_named(stock):
     message = "`embeddings` is not finite since step 1" if stock else "`weights` is not finite since step 0"
     with pytest.raises(NonFiniteLossError, match=message):
         fit(model, [recall], 1)
-    assert recall.best == {}
+    assert recall.best["epoch"] == 0
 
 
 @pytest.mark.parametrize("ks", [(0,), (1.5,), (), (1, 20)])

@@ -239,3 +239,16 @@ def test_baseline_has_no_penalty(train_arguments, tmp_path):
     done = run_command("train", *train_arguments, "--method=baseline", *SHORT, f"--output_dir={folder}")
     assert "M = 1 steps a projection, lambda = 0" in done.stdout
     assert float(log_rows(folder)[1]["proximal_penalty"]) == 0.0
+
+
+def test_a_network_that_training_does_not_improve_is_exported_as_it_was(train_arguments, tmp_path):
+    """With so low a rate no weight changes."""
+    folder = tmp_path / "run"
+    options = (*SHORT, "--learning_rate=1e-30", "--freeze_batch_norm=statistics", f"--output_dir={folder}")
+    done = run_command("train", *train_arguments, *options)
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert metrics["best"]["epoch"] == 0
+    assert metrics["best"]["recall@1"] == metrics["untrained"]["recall@1"]
+    assert "Best epoch: 0 (the network before training): training did not improve it." in done.stdout
+    evaluated = run_command("evaluate", f"--embedder={folder / 'embedder'}", "--ks=1")
+    assert f"{100 * metrics['untrained']['recall@1']:.2f}" in evaluated.stdout

@@ -1,6 +1,10 @@
 import json
 
+import pytest
 import tensorflow as tf
+
+from profs_tf.config import Config
+from profs_tf.runs.finalize import best_epoch
 
 
 def test_counts_the_test_classes_that_trained(finished_run):
@@ -8,7 +12,7 @@ def test_counts_the_test_classes_that_trained(finished_run):
     assert written == finished_run.metrics
     assert written["shared_classes"] == 2
     assert written["steps"] == 2
-    assert "On 4 classes, 2 of which trained, in percent:" in finished_run.printed
+    assert "\nOn 4 classes, 2 of which trained, in percent:" in finished_run.printed
     assert "unseen classes" not in finished_run.printed
 
 
@@ -17,3 +21,26 @@ def test_exports_the_best_embedder_and_its_curves(finished_run):
     assert "serving_default" in tf.saved_model.load(str(folder.embedder)).signatures
     assert folder.curves.exists()
     assert {"recall@1", "nmi", "f1"} <= set(finished_run.metrics["best"])
+
+
+@pytest.mark.parametrize(
+    ("values", "recall", "start", "end"),
+    [
+        ({}, "0.4", "training made it worse.", "Try a --learning_rate below 1e-05, --freeze_batch_norm=stat"),
+        (
+            {"freeze_batch_norm": "statistics", "loss": "triplet"},
+            "0.5",
+            "training did not improve it.",
+            "Try a --learning_rate other than 1e-05, or another --loss than triplet.",
+        ),
+    ],
+)
+def test_an_untrained_network_that_is_best_is_named_with_what_may_help(values, recall, start, end):
+    rows = [{"epoch": "0", "recall@1": "0.5"}, {"epoch": "1"}, {"epoch": "2", "recall@1": recall}]
+    text = best_epoch(Config(**values), {"epoch": 0, "recall@1": 0.5}, rows)
+    assert text.startswith(f"0 (the network before training): {start} The embedder is exported untrained.")
+    assert end in text
+
+
+def test_a_trained_epoch_that_is_best_is_named():
+    assert best_epoch(Config(epochs=9), {"epoch": 3, "recall@1": 0.5}, []) == "3 of 9."

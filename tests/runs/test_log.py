@@ -13,6 +13,9 @@ def test_figures_of_a_run_that_goes_on_are_those_of_its_log(tmp_path):
     reports = metrics_of_log(path, (2, 1))
     assert reports["untrained"]["recall@1"] == 0.1
     assert (reports["best"]["epoch"], reports["best"]["recall@2"]) == (3, 0.6)
+    worse = tmp_path / "worse.csv"
+    worse.write_text("epoch,step,loss,recall@1\n0,0,,0.4\n1,5,1.0,0.3\n")
+    assert metrics_of_log(worse, (1,))["best"]["epoch"] == 0
     assert metrics_of_log(tmp_path / "none.csv", (1,)) == {}
     whole = {"untrained": {"recall@1": 0.25}, "best": {"epoch": 7, "recall@1": 0.5}}
     folder = RunFolder(str(tmp_path))
