@@ -12,7 +12,7 @@ from profs_tf.cli import data_flags
 from profs_tf.cli.command import run
 from profs_tf.cli.flag_types import check_values, define_flag, read_lines, split_at_commas
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.metrics.exact.coordinates import DISTANCES
+from profs_tf.metrics.exact.embeddings import DISTANCES
 from profs_tf.serving.saved_model import check_saved_model, embed_with_saved
 from profs_tf.utils.files import write_atomically
 from profs_tf.visual.gallery_content import MAPS, find_neighborhoods, map_to_plane

@@ -13,7 +13,7 @@ from absl import flags, logging
 from profs_tf.cli import data_flags
 from profs_tf.cli.command import run
 from profs_tf.cli.flag_types import check_values, define_flag, read_lines, split_at_commas
-from profs_tf.metrics.exact.coordinates import DISTANCES
+from profs_tf.metrics.exact.embeddings import DISTANCES
 from profs_tf.search.index import SEARCHES, ImageIndex, Neighbor, check_files
 from profs_tf.serving.saved_model import check_saved_model
 from profs_tf.visual.strip import draw_strip

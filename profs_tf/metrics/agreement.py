@@ -26,8 +26,8 @@ def normalized_mutual_information(classes: np.ndarray, clusters: np.ndarray) -> 
 def pair_f1(classes: np.ndarray, clusters: np.ndarray) -> float:
     """F1 = 2 P R / (P + R) of pairs of images, in [0, 1] (Manning, Raghavan and Schuetze 2008, section 16.3).
 
-    A pair in one cluster is found, a pair of one class is right: P is the share of the found pairs that are
-    right, R the share of the right pairs that are found. Two partitions into single images agree: 1.
+    A pair is positive if its classes are equal, and predicted positive if its clusters are; P is precision
+    and R recall. If no pair is either, F1 is 1.
 
     Args:
         classes: int64 `[N]`.
@@ -38,10 +38,12 @@ def pair_f1(classes: np.ndarray, clusters: np.ndarray) -> float:
     """
     from sklearn.metrics.cluster import pair_confusion_matrix
 
-    # As Python's integers, which do not overflow when added.
-    (_, only_found), (only_right, both) = pair_confusion_matrix(classes, clusters).tolist()
-    pairs = 2 * both + only_found + only_right
-    return 2 * both / pairs if pairs else 1.0
+    # As Python integers, which do not overflow.
+    (_, false_positives), (false_negatives, true_positives) = pair_confusion_matrix(
+        classes, clusters
+    ).tolist()
+    pairs = 2 * true_positives + false_positives + false_negatives
+    return 2 * true_positives / pairs if pairs else 1.0
 
 
 def adjusted_mutual_information(classes: np.ndarray, clusters: np.ndarray) -> float:
@@ -50,23 +52,23 @@ def adjusted_mutual_information(classes: np.ndarray, clusters: np.ndarray) -> fl
 
     1 for equal partitions, 0 on average for random ones of the same sizes, below 0 for worse.
 
-    *Differs* from `sklearn.metrics.adjusted_mutual_info_score` in time only: the expectation depends on a
-    class and a cluster by their sizes, so it is computed once for each two sizes instead of each class and
-    cluster.
+    *Differs* from `sklearn.metrics.adjusted_mutual_info_score` in time only: the expectation depends on the
+    sizes of a class and a cluster, so it is computed once for each pair of sizes.
 
     Args:
         classes: int64 `[N]`.
         clusters: int64 `[N]`.
 
     Returns:
-        The score. O(N log N), and the sum over pairs of a class size and a cluster size of the lesser one.
+        The score. O(N log N), and the sum of the smaller size over all pairs of a class size and a cluster
+        size.
     """
     from sklearn.metrics import mutual_info_score
 
     class_sizes = np.unique(classes, return_counts=True)[1]
     cluster_sizes = np.unique(clusters, return_counts=True)[1]
     if len(class_sizes) == len(cluster_sizes) and len(class_sizes) in (1, len(classes)):
-        return 1.0  # The only partition of its kind: 0 / 0 by the definition.
+        return 1.0  # Both are the only partition of this kind, where the definition is 0 / 0.
     if len(class_sizes) == 1 or len(cluster_sizes) == 1:
         return 0.0
     expected = _expected_mutual_information(class_sizes, cluster_sizes)

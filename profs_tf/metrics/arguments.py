@@ -1,4 +1,4 @@
-"""Checks what the metrics are given: embeddings, labels, K.
+"""Checks the arguments of the metrics: embeddings, labels, K.
 
 Shapes: N images, D embedding dimension.
 """
@@ -12,13 +12,12 @@ import numpy as np
 
 from profs_tf.utils.array_types import Array, Labels
 
-# Elements looked at in one go, so that a check needs no second copy of the embeddings.
+# Elements checked together, so that a check needs no copy of the embeddings.
 _CHECK_ELEMENTS = 1 << 22
 
 
 def check_embeddings(embeddings: Array, argument: str = "embeddings") -> np.ndarray:
-    """Returns embeddings as a NumPy array after checking them; one of float16, float32 or float64 is not
-    copied.
+    """Returns embeddings as a NumPy array after checks; float16, float32 and float64 arrays are not copied.
 
     Args:
         embeddings: Floating point `[N, D]`, NumPy or TensorFlow.
@@ -28,7 +27,7 @@ def check_embeddings(embeddings: Array, argument: str = "embeddings") -> np.ndar
         `[N, D]`, float16, float32 or float64.
 
     Raises:
-        ValueError: Not a non-empty float matrix, or not all finite.
+        ValueError: If they are no non-empty float matrix, or not all finite.
     """
     array = np.asarray(embeddings)
     if array.ndim != 2:
@@ -48,7 +47,7 @@ def check_embeddings(embeddings: Array, argument: str = "embeddings") -> np.ndar
 
 
 def _check_finite(array: np.ndarray, argument: str) -> None:
-    """Refuses embeddings with a value that is infinite or not a number. O(N D) time, bounded memory."""
+    """Raises ValueError unless all values are finite. O(N D) time, bounded memory."""
     rows = max(1, _CHECK_ELEMENTS // array.shape[1])
     finite = np.concatenate(
         [np.isfinite(array[start : start + rows]).all(axis=1) for start in range(0, len(array), rows)]
@@ -61,10 +60,10 @@ def _check_finite(array: np.ndarray, argument: str) -> None:
 
 
 def check_directions(array: np.ndarray, argument: str = "embeddings") -> None:
-    """Refuses checked embeddings `[N, D]` that have no direction.
+    """Checks that embeddings `[N, D]` have a direction.
 
     Raises:
-        ValueError: An embedding is all-zero.
+        ValueError: If an embedding is all-zero.
     """
     zero = ~array.any(axis=1)
     if zero.any():
@@ -77,7 +76,7 @@ def check_directions(array: np.ndarray, argument: str = "embeddings") -> None:
 def check_labels(
     labels: Labels, num_images: int, argument: str = "labels", of: str = "embeddings"
 ) -> np.ndarray:
-    """Returns labels as a NumPy array `[N]` after checking them.
+    """Returns labels as a NumPy array `[N]` after checks.
 
     Args:
         labels: `[N]` or `[N, 1]`; integers, whole floats or strings, NumPy or TensorFlow or a sequence.
@@ -86,10 +85,10 @@ def check_labels(
         of: The name of the embeddings' argument in error messages.
 
     Returns:
-        `[N]`. Strings are `str`, also where TensorFlow hands over bytes.
+        `[N]`. Strings are `str`; the bytes of TensorFlow are decoded.
 
     Raises:
-        ValueError: Another shape, length or kind.
+        ValueError: If shape, length or kind is wrong.
     """
     array = np.asarray(labels)
     if array.ndim == 2 and array.shape[1] == 1:
@@ -115,13 +114,13 @@ def check_labels(
 def class_numbers(
     labels: np.ndarray, gallery_labels: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Renumbers labels from 0 on, alike in both sets. O(N log N).
+    """Numbers classes from 0 on, alike in both sets. O(N log N).
 
     Returns:
-        int64 `[Q]` and `[N]`; the same array twice where `gallery_labels` is None.
+        int64 `[Q]` and `[N]`; the same array twice if `gallery_labels` is None.
 
     Raises:
-        ValueError: One set has strings and the other numbers.
+        ValueError: If one set has strings and the other numbers.
     """
     if gallery_labels is None:
         numbers = np.unique(labels, return_inverse=True)[1].astype(np.int64)
@@ -132,7 +131,7 @@ def class_numbers(
             f"got {gallery_labels.dtype} and {labels.dtype}."
         )
     both = [labels, gallery_labels]
-    # NumPy joins int64 and uint64 to float64, where large labels fall together.
+    # NumPy joins int64 and uint64 to float64, which merges large labels.
     if all(part.dtype.kind in "iu" for part in both) and np.result_type(*both).kind == "f":
         both = [part.astype(object) for part in both]
     numbers = np.unique(np.concatenate(both), return_inverse=True)[1].astype(np.int64)
@@ -140,24 +139,24 @@ def class_numbers(
 
 
 def check_integer(value: object, least: int, argument: str) -> None:
-    """Refuses what is not an integer of at least `least`.
+    """Checks that a value is an integer of at least `least`.
 
     Raises:
-        ValueError: It is not.
+        ValueError: If it is not.
     """
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < least:
         raise ValueError(f"`{argument}` must be an integer >= {least}, got {value!r}.")
 
 
 def check_ks(ks: Union[int, Iterable[int]], num_candidates: int) -> tuple[int, ...]:
-    """Returns K values as a tuple of int after checking them.
+    """Returns the values of K as a tuple of int after checks.
 
     Args:
         ks: A sequence of integers, or one integer.
-        num_candidates: How many gallery images a query is compared with (itself not counted).
+        num_candidates: The number of gallery images a query is compared with, except itself.
 
     Raises:
-        ValueError: None given, not an integer, below 1, or more than `num_candidates`.
+        ValueError: If there is none, or one is no integer in [1, `num_candidates`].
     """
     values = tuple(cast(Iterable[int], ks)) if np.iterable(ks) else (cast(int, ks),)
     if not values:
@@ -167,6 +166,6 @@ def check_ks(ks: Union[int, Iterable[int]], num_candidates: int) -> tuple[int, .
         if k > num_candidates:
             raise ValueError(
                 f"`ks` must be <= {num_candidates}, the number of gallery images a query is compared with "
-                f"(itself not counted), got {k}."
+                f"(except itself), got {k}."
             )
     return tuple(int(k) for k in values)

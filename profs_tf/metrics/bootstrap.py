@@ -1,7 +1,7 @@
-"""Confidence intervals of means over images, by drawing classes anew.
+"""Confidence intervals of means over images, by resampling classes.
 
-The images of a class rise and fall together: intervals that draw single images are too narrow. Drawing whole
-classes answers how far the figure would be off with other classes of the same kind.
+The images of a class are correlated, so resampling single images gives intervals that are too narrow.
+Resampling whole classes estimates how the mean varies with other classes of the same kind.
 
 Shapes: N images, L classes, S resamples.
 """
@@ -16,7 +16,7 @@ import numpy as np
 from profs_tf.metrics import arguments as inputs
 from profs_tf.utils.array_types import Array, Labels
 
-# Classes drawn in one go.
+# Classes drawn together.
 _DRAWN = 1 << 22
 
 
@@ -40,7 +40,7 @@ def class_bootstrap(
     Each resample draws L classes with replacement and takes the mean over all their images.
 
     Args:
-        values: `[N]`, such as whether each query is a hit (`RetrievalResult.hits_at`).
+        values: `[N]`, for example `RetrievalResult.hits_at`.
         labels: `[N]`, integers or strings.
         confidence: Of the interval, in (0, 1).
         num_resamples: S.
@@ -50,7 +50,7 @@ def class_bootstrap(
         The interval. O(N log N + S L).
 
     Raises:
-        ValueError: Lengths that differ, an argument out of its range, fewer than two classes.
+        ValueError: If lengths differ, an argument is out of its range, or there are fewer than two classes.
     """
     values = np.asarray(values, np.float64)
     if values.ndim != 1 or not len(values):

@@ -21,7 +21,7 @@ class ClusterScores(NamedTuple):
         f1: F1 of pairs of images, in [0, 1].
         ami: Adjusted mutual information; 0 is chance, 1 the best.
         iterations: Of k-means.
-        converged: Whether k-means ended by itself.
+        converged: Whether k-means converged.
     """
 
     nmi: float
@@ -43,17 +43,17 @@ def cluster_scores(
     backend: str = "auto",
     progress: bool = False,
 ) -> ClusterScores:
-    """Clusters embeddings by k-means, as many clusters as classes, and compares the two (paper, section 5.1).
+    """Compares classes with the clusters of k-means, as many as classes (paper, section 5.1).
 
     Args:
-        embeddings: Float `[N, D]`, NumPy or TensorFlow. They are clustered as they are: normalize them before
-            where the model is used with normalized embeddings.
+        embeddings: Float `[N, D]`, NumPy or TensorFlow. They are clustered as they are: normalize them first
+            if the model is used with normalized embeddings.
         labels: `[N]`, integers or strings.
-        seed: Of the start of k-means; one seed and one backend give one result.
-        start: As for `kmeans`, which says more of all that follow.
-        num_starts: Starts, of which the best counts.
-        max_iterations: Iterations at most.
-        tolerance: Ends where an iteration lowers the inertia by no more than this fraction.
+        seed: Of the start of k-means; one seed gives one result on one backend.
+        start: As for `kmeans`.
+        num_starts: As for `kmeans`.
+        max_iterations: As for `kmeans`.
+        tolerance: As for `kmeans`.
         backend: "numpy", "tensorflow" or "auto".
         progress: Show progress on standard error.
 
@@ -61,7 +61,7 @@ def cluster_scores(
         `ClusterScores`. Time and memory as `kmeans` with as many clusters as classes.
 
     Raises:
-        ValueError: As `kmeans`; labels of another length or kind.
+        ValueError: As `kmeans`, or if the length or kind of labels is wrong.
     """
     embeddings = inputs.check_embeddings(embeddings)
     classes, _ = inputs.class_numbers(inputs.check_labels(labels, len(embeddings)))

@@ -12,16 +12,16 @@ from typing import Optional
 import numpy as np
 
 from profs_tf.metrics import arguments as inputs
-from profs_tf.metrics.exact.coordinates import DISTANCES
+from profs_tf.metrics.exact.embeddings import DISTANCES
 from profs_tf.metrics.neighbors import Own, check_k, check_own
 from profs_tf.utils.array_types import Array
 
 
 class FaissSearch:
-    """Does what `nearest_images.NearestSearch` does, by faiss's flat index.
+    """Searches as `NearestSearch`, by faiss's flat index.
 
-    Differs: faiss computes in float32 throughout, so that images whose distances differ by less than that
-    resolves may change places; it keeps a copy of the gallery, 4 N D bytes.
+    *Differs:* faiss computes in float32, so images whose distances float32 cannot distinguish may swap, and
+    there is no tie rule for labels; it keeps a copy of the gallery, 4 N D bytes.
 
     Attributes:
         distance: "euclidean" or "cosine" (one minus the cosine).
@@ -31,7 +31,7 @@ class FaissSearch:
         """Copies the gallery, float `[N, D]`, into an index of faiss.
 
         Raises:
-            ValueError: faiss is not installed; a gallery that is not finite; unknown `distance`.
+            ValueError: If faiss is not installed, the gallery is not finite, or `distance` is unknown.
         """
         if distance not in DISTANCES:
             raise ValueError(f"`distance` must be one of {', '.join(DISTANCES)}, got {distance!r}.")
@@ -60,7 +60,7 @@ class FaissSearch:
         spare = int((own >= 0).any())
         found, indices = self._index.search(queries, int(k) + spare)
         if spare:
-            # Stable: the query itself goes to the end, or of another's row the farthest does.
+            # A stable sort puts the query itself last; in a row without it, the farthest image is last.
             order = np.argsort(indices == own[:, None], axis=1, kind="stable")[:, :k]
             found, indices = (np.take_along_axis(values, order, axis=1) for values in (found, indices))
         found = found.astype(np.float64)

@@ -1,6 +1,6 @@
 """Image retrieval: Recall@K, MAP@R and R-precision.
 
-Shapes: Q queries, N gallery images, D embedding dimension, R right images of a query.
+Shapes: Q queries, N gallery images, D embedding dimension, R positives of a query.
 """
 
 from __future__ import annotations
@@ -13,25 +13,21 @@ import numpy as np
 
 from profs_tf.metrics import arguments as inputs
 from profs_tf.metrics.bootstrap import Interval, class_bootstrap
-from profs_tf.metrics.exact.class_sorted import Side
-from profs_tf.metrics.exact.coordinates import fit_frame
-from profs_tf.metrics.exact.positives import count_right
-from profs_tf.metrics.exact.ranking import first_right_ranks, precisions_at_r
+from profs_tf.metrics.exact.ranking import rank_positives
 from profs_tf.utils.array_types import Array, Labels
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RetrievalResult:
-    """What a search gave for each query. Fractions are in [0, 1].
+    """The ranks of each query's positives. Fractions are in [0, 1].
 
     Attributes:
-        ranks: int64 `[Q]`, rank of the first right image, 1 at best; 0 where the query was left out because
+        ranks: int64 `[Q]`, the rank of the nearest positive, 1 at best; 0 if the query was left out because
             the gallery has no other image of its class.
         labels: `[Q]`, the queries' labels.
-        num_candidates: Gallery images each query was compared with, itself not counted; the largest K.
-        average_precision: float64 `[Q]`, average precision at R of each query (0 where left out), or None
-            where it was not asked for.
-        precision: float64 `[Q]`, R-precision of each query (0 where left out), or None likewise.
+        num_candidates: Gallery images each query was compared with, except itself; the largest K.
+        average_precision: float64 `[Q]`, average precision at R (0 if left out), or None if not asked for.
+        precision: float64 `[Q]`, R-precision (0 if left out), or None if not asked for.
     """
 
     ranks: np.ndarray
@@ -42,16 +38,16 @@ class RetrievalResult:
 
     @property
     def counted(self) -> np.ndarray:
-        """Bool `[Q]`, false where the query was left out."""
+        """Bool `[Q]`, false for queries that were left out."""
         return self.ranks > 0
 
     @property
     def num_left_out(self) -> int:
-        """How many queries were left out: their class has no other image in the gallery."""
+        """The number of queries left out because their class has no other image in the gallery."""
         return int((self.ranks == 0).sum())
 
     def hits_at(self, k: int) -> np.ndarray:
-        """Bool `[Q]`: a right image is among the K nearest. False where left out."""
+        """Bool `[Q]`: a positive is among the K nearest images. False for queries that were left out."""
         (k,) = inputs.check_ks(k, self.num_candidates)
         return self.counted & (self.ranks <= k)
 
@@ -62,7 +58,7 @@ class RetrievalResult:
         return {k: float((ranks <= k).mean()) for k in ks}
 
     def class_recall_at(self, k: int) -> dict[Union[int, float, str], float]:
-        """Recall@K of each class as `{label: fraction}`; classes that were left out are not in it."""
+        """Recall@K of each class as `{label: fraction}`, without classes that were left out."""
         hits, counted = self.hits_at(k), self.counted
         classes, of = np.unique(self.labels[counted], return_inverse=True)
         recall = np.bincount(of, weights=hits[counted]) / np.bincount(of)
@@ -71,7 +67,7 @@ class RetrievalResult:
     def recall_interval_at(
         self, k: int, *, confidence: float = 0.95, num_resamples: int = 1000, seed: int = 0
     ) -> Interval:
-        """Confidence interval of Recall@K, by drawing classes anew; arguments as of `class_bootstrap`."""
+        """Confidence interval of Recall@K by resampling classes; arguments as for `class_bootstrap`."""
         return class_bootstrap(
             self.hits_at(k)[self.counted],
             self.labels[self.counted],
@@ -82,17 +78,17 @@ class RetrievalResult:
 
     @property
     def mean_reciprocal_rank(self) -> float:
-        """Mean of 1 / rank of the first right image."""
+        """Mean of 1 / rank of the nearest positive."""
         return float((1.0 / self.ranks[self.counted]).mean())
 
     @property
     def map_at_r(self) -> Optional[float]:
-        """MAP@R (Musgrave, Belongie and Lim 2020, section 3.2), or None where not asked for."""
+        """MAP@R (Musgrave, Belongie and Lim 2020, section 3.2), or None if not asked for."""
         return None if self.average_precision is None else float(self.average_precision[self.counted].mean())
 
     @property
     def r_precision(self) -> Optional[float]:
-        """R-precision (Musgrave, Belongie and Lim 2020, section 3.2), or None where not asked for."""
+        """R-precision (Musgrave, Belongie and Lim 2020, section 3.2), or None if not asked for."""
         return None if self.precision is None else float(self.precision[self.counted].mean())
 
 
@@ -107,23 +103,23 @@ def recall_at_k(
     backend: str = "auto",
     progress: bool = False,
 ) -> dict[int, float]:
-    """Recall@K (paper, section 5.1): the share of queries with a right image among the K nearest.
+    """Recall@K (paper, section 5.1): the fraction of queries with a positive among the K nearest images.
 
     Args:
         embeddings: Float `[Q, D]`, NumPy or TensorFlow.
         labels: `[Q]`, integers or strings.
         ks: The values of K.
-        gallery_embeddings: Float `[N, D]`, another set to search in. None: `embeddings` itself.
+        gallery_embeddings: Float `[N, D]`, the gallery. None: `embeddings` itself.
         gallery_labels: `[N]`, its labels.
-        distance: As for `evaluate_retrieval`, which says what is counted how.
-        backend: Likewise.
-        progress: Likewise.
+        distance: As for `evaluate_retrieval`, which defines what is counted.
+        backend: As for `evaluate_retrieval`.
+        progress: As for `evaluate_retrieval`.
 
     Returns:
-        `{k: fraction in [0, 1]}`. Time and memory as `evaluate_retrieval`, whatever the values of K.
+        `{k: fraction in [0, 1]}`. Time and memory as `evaluate_retrieval`, for any values of K.
 
     Raises:
-        ValueError: As `evaluate_retrieval`, or a K that is not an integer in [1, number of candidates].
+        ValueError: As `evaluate_retrieval`, or if a K is not an integer in [1, number of candidates].
     """
     embeddings = inputs.check_embeddings(embeddings)
     if gallery_embeddings is not None:
@@ -152,62 +148,68 @@ def evaluate_retrieval(
     backend: str = "auto",
     progress: bool = False,
 ) -> RetrievalResult:
-    """Searches each embedding's nearest images, in its own set or in a gallery.
+    """Ranks the images nearest to each query, in its own set or in a gallery.
 
-    In its own set a query is excluded by its index: an exact duplicate of it counts as any other image.
-    Queries whose class has no other image are left out and counted. Ties rank the wrong image first: a
-    model whose embeddings are all equal scores near 0.
+    In its own set, a query is excluded by its index: an exact duplicate of it counts like any other image.
+    Queries whose class has no other image are left out and counted. Ties rank the negative first: a model
+    whose embeddings are all equal scores near 0.
 
-    Ranks are exact: float32 products decide what is beyond their error bound, and float64 the rest. Two
-    squared distances are a tie where they differ by no more than 1e-12 times the sum of the two embeddings'
-    squared norms around the gallery's mean, which is what float64 tells apart for sure; cosines where they
-    differ by no more than 1e-12.
+    Ranks are exact: float32 products decide beyond their error bound, and float64 the rest. What counts as a
+    tie is defined in `metrics/exact/ties.py`.
 
     Args:
         embeddings: Float `[Q, D]`, NumPy or TensorFlow.
         labels: `[Q]`, integers or strings.
-        gallery_embeddings: Float `[N, D]`, another set to search in. None: `embeddings` itself.
+        gallery_embeddings: Float `[N, D]`, the gallery. None: `embeddings` itself.
         gallery_labels: `[N]`, its labels.
         distance: "euclidean" or "cosine".
-        with_map_at_r: Also find MAP@R and R-precision.
-        backend: Who multiplies: "numpy", "tensorflow" (on a GPU where there is one) or "auto", TensorFlow for
-            large inputs. Results are the same.
+        with_map_at_r: Whether to compute MAP@R and R-precision too.
+        backend: Selects the matmul backend: "numpy", "tensorflow" (on a GPU if there is one) or "auto",
+            TensorFlow for large inputs. Results are the same.
         progress: Show progress on standard error.
 
     Returns:
-        A `RetrievalResult`. O(Q N D) time, half of it in its own set; about 4 (Q + N) D bytes of memory above
-        the embeddings (8 N D in its own set), and some 100 MB a thread.
+        A `RetrievalResult`. O(Q N D) time, half of it without a gallery; about 4 (Q + N) D bytes of memory
+        above the embeddings (8 N D without a gallery), and some 100 MB per thread.
 
     Raises:
-        ValueError: Embeddings that are not finite or not float `[N, D]`, lengths or D that differ, an
-            all-zero embedding with the cosine distance, unknown `distance` or `backend`, no query with a
-            right image.
+        ValueError: If embeddings are not finite or not float `[N, D]`, lengths or D differ, an embedding is
+            all-zero with the cosine distance, `distance` or `backend` is unknown, or no query has a positive.
     """
-    queries, gallery, query_labels = _sides(embeddings, labels, gallery_embeddings, gallery_labels, distance)
-    if not count_right(queries, gallery, queries is gallery).any():
+    embeddings, labels, gallery, gallery_labels = _check(
+        embeddings, labels, gallery_embeddings, gallery_labels, distance
+    )
+    classes, gallery_classes = inputs.class_numbers(labels, gallery_labels)
+    found = np.isin(classes, gallery_classes) if gallery is not None else np.bincount(classes) > 1
+    num_images = len(embeddings if gallery is None else gallery)
+    if not found.any():
         raise ValueError(
             "`labels` must hold at least one class with another image in the gallery, got none: "
-            f"{len(queries)} queries, {len(gallery)} gallery images."
+            f"{len(embeddings)} queries, {num_images} gallery images."
         )
-    found: tuple[np.ndarray, ...]
-    if with_map_at_r:
-        found = precisions_at_r(queries, gallery, backend=backend, progress=progress)
-    else:
-        found = (first_right_ranks(queries, gallery, backend=backend, progress=progress),)
-    by_image = [np.empty_like(values) for values in found]
-    for values, sorted_values in zip(by_image, found):
-        values[queries.order] = sorted_values
-    return RetrievalResult(by_image[0], query_labels, len(gallery) - (queries is gallery), *by_image[1:])
+    ranks = rank_positives(
+        embeddings,
+        classes,
+        gallery,
+        gallery_classes,
+        distance=distance,
+        with_precisions=with_map_at_r,
+        backend=backend,
+        progress=progress,
+    )
+    return RetrievalResult(
+        ranks.first, labels, num_images - (gallery is None), ranks.average_precision, ranks.r_precision
+    )
 
 
-def _sides(
+def _check(
     embeddings: Array,
     labels: Labels,
     gallery_embeddings: Optional[Array],
     gallery_labels: Optional[Labels],
     distance: str,
-) -> tuple[Side, Side, np.ndarray]:
-    """Checks the inputs; returns the queries' side, the gallery's (the same in an own set) and the labels."""
+) -> tuple[np.ndarray, np.ndarray, Optional[np.ndarray], Optional[np.ndarray]]:
+    """Returns embeddings and labels of the queries and of the gallery, None twice if it is their own set."""
     if (gallery_embeddings is None) != (gallery_labels is None):
         raise ValueError("`gallery_embeddings` and `gallery_labels` must be given together, got one of them.")
     embeddings = inputs.check_embeddings(embeddings)
@@ -215,9 +217,7 @@ def _sides(
     if distance == "cosine":
         inputs.check_directions(embeddings)
     if gallery_embeddings is None or gallery_labels is None:
-        frame = fit_frame(distance, embeddings)
-        side = Side(embeddings, inputs.class_numbers(labels)[0], frame)
-        return side, side, labels
+        return embeddings, labels, None, None
     gallery = inputs.check_embeddings(gallery_embeddings, "gallery_embeddings")
     gallery_labels = inputs.check_labels(gallery_labels, len(gallery), "gallery_labels", "gallery_embeddings")
     if gallery.shape[1] != embeddings.shape[1]:
@@ -227,6 +227,4 @@ def _sides(
         )
     if distance == "cosine":
         inputs.check_directions(gallery, "gallery_embeddings")
-    classes, gallery_classes = inputs.class_numbers(labels, gallery_labels)
-    frame = fit_frame(distance, gallery, embeddings)
-    return Side(embeddings, classes, frame), Side(gallery, gallery_classes, frame), labels
+    return embeddings, labels, gallery, gallery_labels

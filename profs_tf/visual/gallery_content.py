@@ -97,7 +97,17 @@ def find_neighborhoods(
         ValueError: As `metrics.nearest` and `metrics.evaluate_retrieval`.
     """
     own = np.arange(len(embeddings))
-    indices, distances = nearest(embeddings, embeddings, k, distance=distance, own=own, progress=progress)
+    # With labels, ties rank as in Recall@K.
+    indices, distances = nearest(
+        embeddings,
+        embeddings,
+        k,
+        distance=distance,
+        own=own,
+        labels=labels,
+        gallery_labels=labels,
+        progress=progress,
+    )
     retrieval = evaluate_retrieval(embeddings, labels, distance=distance, progress=progress)
     return Neighborhoods(np.asarray(labels), indices, distances, retrieval)
 

@@ -122,7 +122,10 @@ class EmbeddingBoard:
         """Returns the neighbor strip of a few queries, uint8 [H, W, 3]."""
         queries = np.linspace(0, len(self._images) - 1, min(_QUERIES, len(self._images))).astype(int)
         count = min(_NEIGHBORS, len(self._images) - 1)
-        neighbors, distances = nearest(embeddings[queries], embeddings, count, own=queries)
+        labels = self._images.labels
+        neighbors, distances = nearest(
+            embeddings[queries], embeddings, count, own=queries, labels=labels[queries], gallery_labels=labels
+        )
         rows = []
         for query, query_neighbors, query_distances in zip(queries, neighbors, distances):
             label = self._images.labels[query]

@@ -74,6 +74,45 @@ def test_a_query_far_outside_the_gallery_is_still_ranked():
     np.testing.assert_allclose(distances[:2, 0], 1e30)
 
 
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.integers(3, 11), st.booleans(), st.sampled_from(["euclidean", "cosine"]))
+def test_with_labels_ties_rank_as_in_recall(seed, tile, with_gallery, distance):
+    random = np.random.default_rng(seed)
+    # Few whole numbers: many exact ties.
+    embeddings = random.integers(1, 4, (25, 2)).astype(np.float32)
+    labels = random.integers(4, size=25)
+    others = {}
+    if with_gallery:
+        others = {
+            "gallery_embeddings": random.integers(1, 4, (30, 2)).astype(np.float32),
+            "gallery_labels": random.integers(4, size=30),
+        }
+    gallery = others.get("gallery_embeddings", embeddings)
+    gallery_labels = others.get("gallery_labels", labels)
+    own = None if with_gallery else np.arange(25)
+    k = 30 if with_gallery else 24
+    with mock.patch.object(nearest_images, "_TILE", tile):
+        indices, distances = metrics.nearest(
+            embeddings, gallery, k, distance=distance, own=own, labels=labels, gallery_labels=gallery_labels
+        )
+    found = metrics.evaluate_retrieval(embeddings, labels, distance=distance, **others)
+    positive = gallery_labels[indices] == labels[:, None]
+    first = np.where(positive.any(axis=1), positive.argmax(axis=1) + 1, 0)
+    np.testing.assert_array_equal(first, found.ranks)
+    # The same images at the same distances as without labels, but for the order of ties.
+    _, without = metrics.nearest(embeddings, gallery, k, distance=distance, own=own)
+    np.testing.assert_allclose(distances, without, atol=1e-6)
+
+
+def test_labels_are_given_for_both_or_neither():
+    embeddings = np.eye(3)
+    for labels in ({"labels": [0, 1, 2]}, {"gallery_labels": [0, 1, 2]}):
+        with pytest.raises(ValueError, match="`labels` and `gallery_labels` must be given together, got one"):
+            metrics.nearest(embeddings, embeddings, 1, **labels)
+    with pytest.raises(ValueError, match="`labels` must be as many as `queries`, got 2 labels for 3"):
+        metrics.nearest(embeddings, embeddings, 1, labels=[0, 1], gallery_labels=[0, 1, 2])
+
+
 def test_agrees_with_the_ranks_of_recall():
     random = np.random.default_rng(0)
     labels = random.integers(20, size=300)

@@ -8,42 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profs_tf import metrics
-from profs_tf.metrics.exact import negatives as wrong_images
-from profs_tf.metrics.exact import ranking
-
-
-def brute_force(queries, labels, gallery=None, gallery_labels=None, margin=0.0):
-    """Ranks, average precisions and R-precisions from every distance, one query after another.
-
-    `margin` [Q, N] is by how much a wrong image may be farther (squared) than a right one and still be a tie.
-    Integer embeddings give exact integer distances and need none.
-    """
-    own_set = gallery is None
-    gallery, gallery_labels = (queries, labels) if own_set else (gallery, gallery_labels)
-    distances_sq = ((queries[:, None] - gallery[None]) ** 2).sum(axis=-1)
-    nearest_wrong = distances_sq - margin
-    ranks, averages, precisions = [], [], []
-    for query, label in enumerate(labels):
-        right = [
-            i for i in range(len(gallery)) if gallery_labels[i] == label and not (own_set and i == query)
-        ]
-        wrong = [i for i in range(len(gallery)) if gallery_labels[i] != label]
-        if not right:
-            ranks.append(0), averages.append(0.0), precisions.append(0.0)
-            continue
-        in_order = sorted(distances_sq[query, right])
-        places = [j + sum(nearest_wrong[query, wrong] <= d) for j, d in enumerate(in_order, start=1)]
-        ranks.append(places[0])
-        averages.append(sum(j / p for j, p in enumerate(places, start=1) if p <= len(right)) / len(right))
-        precisions.append(sum(p <= len(right) for p in places) / len(right))
-    return np.array(ranks), np.array(averages), np.array(precisions)
-
-
-def margin_of(queries, gallery):
-    """The documented tolerance, `[Q, N]`."""
-    center = gallery.mean(axis=0)
-    norms_sq = [((part - center) ** 2).sum(axis=1) for part in (queries, gallery)]
-    return 1e-12 * (norms_sq[0][:, None] + norms_sq[1])
+from profs_tf.metrics.exact import negatives, ranking
+from tests.metrics.exact.reference import rank_by_sorting, tie_margin
 
 
 def same_as(expected, labels, **arguments):
@@ -93,7 +59,7 @@ def searches(draw):
 # Small tiles, so that a few images need many of them, cut anywhere.
 def small_tiles(tile, rows, thresholds):
     return mock.patch.multiple(ranking, _TILE=tile, _THRESHOLDS=thresholds), mock.patch.object(
-        wrong_images, "_ROWS", rows
+        negatives, "_ROWS", rows
     )
 
 
@@ -104,7 +70,7 @@ tilings = st.tuples(st.integers(8, 64), st.integers(1, 16), st.sampled_from([1, 
 @given(searches(), tilings, st.sampled_from([1.0, 2.0**-40, 3.0, 2.0**60]), st.sampled_from([0, 1000]))
 def test_ranks_are_those_of_exact_integer_distances(search, tiling, unit, offset):
     queries, labels, gallery, gallery_labels = search
-    expected = brute_force(queries, labels, gallery, gallery_labels)
+    expected = rank_by_sorting(queries, labels, gallery, gallery_labels)
     first, second = small_tiles(*tiling)
     with first, second:
         same_as(
@@ -140,8 +106,8 @@ def test_ranks_are_those_of_float64_distances(seed, tiling, dtype, own_set, coll
     queries, labels = draw()
     gallery, gallery_labels = (None, None) if own_set else draw()
     exact = [None if part is None else part.astype(np.float64) for part in (queries, gallery)]
-    margin = margin_of(exact[0], exact[0] if own_set else exact[1])
-    expected = brute_force(exact[0], labels, exact[1], gallery_labels, margin)
+    margin = tie_margin(exact[0], exact[0] if own_set else exact[1])
+    expected = rank_by_sorting(exact[0], labels, exact[1], gallery_labels, margin)
     first, second = small_tiles(*tiling)
     with first, second:
         same_as(
@@ -157,7 +123,7 @@ def test_cosine_ranks_directions_whatever_their_length(embeddings_and_labels, se
     generator = np.random.default_rng(seed)
     lengths = 10.0**magnitude * generator.uniform(0.1, 10, (len(labels), 1))
     directions = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
-    expected = brute_force(directions, labels, margin=np.full((len(labels), len(labels)), 2e-12))
+    expected = rank_by_sorting(directions, labels, margin=np.full((len(labels), len(labels)), 2e-12))
     same_as(expected, labels, embeddings=embeddings * lengths, distance="cosine")
 
 
@@ -198,7 +164,7 @@ def test_an_outlier_does_not_cost_the_others_their_ranks():
     generator = np.random.default_rng(3)
     labels = np.arange(200) % 20
     embeddings = generator.standard_normal((20, 8))[labels] + 0.5 * generator.standard_normal((200, 8))
-    expected = brute_force(embeddings.astype(np.float32).astype(np.float64), labels)[0]
+    expected = rank_by_sorting(embeddings.astype(np.float32).astype(np.float64), labels)[0]
     with_outlier = np.concatenate([embeddings, np.full((1, 8), 1e5)]).astype(np.float32)
     result = metrics.evaluate_retrieval(with_outlier, np.append(labels, 20))
     np.testing.assert_array_equal(result.ranks, np.append(expected, 0))
@@ -208,7 +174,7 @@ def test_an_outlier_does_not_cost_the_others_their_ranks():
 def test_ranks_do_not_depend_on_the_unit(unit):
     generator = np.random.default_rng(4)
     embeddings, labels = generator.integers(1, 9, (50, 4)).astype(np.float64), np.arange(50) % 7
-    expected = brute_force(embeddings, labels)[0]
+    expected = rank_by_sorting(embeddings, labels)[0]
     np.testing.assert_array_equal(metrics.evaluate_retrieval(embeddings * unit, labels).ranks, expected)
 
 
@@ -222,12 +188,12 @@ def test_many_tiles_of_the_real_size(backend):
     exact = embeddings.astype(np.float64)
     norms_sq = (exact**2).sum(axis=1)
     distances_sq = norms_sq[:, None] + norms_sq - 2 * exact @ exact.T
-    right = labels[:, None] == labels
-    wrong = np.where(right, np.inf, distances_sq)
-    np.fill_diagonal(right, False)
-    nearest = np.where(right, distances_sq, np.inf).min(axis=1)
-    ranks = 1 + (wrong <= nearest[:, None] + 1e-10).sum(axis=1)
-    ranks[~right.any(axis=1)] = 0
+    positive = labels[:, None] == labels
+    negative_sq = np.where(positive, np.inf, distances_sq)
+    np.fill_diagonal(positive, False)
+    nearest = np.where(positive, distances_sq, np.inf).min(axis=1)
+    ranks = 1 + (negative_sq <= nearest[:, None] + 1e-10).sum(axis=1)
+    ranks[~positive.any(axis=1)] = 0
     result = metrics.evaluate_retrieval(embeddings, labels, backend=backend, with_map_at_r=True)
     np.testing.assert_array_equal(result.ranks, ranks)
     others = metrics.evaluate_retrieval(
@@ -237,8 +203,8 @@ def test_many_tiles_of_the_real_size(backend):
         gallery_labels=labels[3000:],
         backend=backend,
     )
-    across = np.where(right[:3000, 3000:], distances_sq[:3000, 3000:], np.inf).min(axis=1)
-    expected = 1 + (wrong[:3000, 3000:] <= across[:, None] + 1e-10).sum(axis=1)
+    across = np.where(positive[:3000, 3000:], distances_sq[:3000, 3000:], np.inf).min(axis=1)
+    expected = 1 + (negative_sq[:3000, 3000:] <= across[:, None] + 1e-10).sum(axis=1)
     np.testing.assert_array_equal(others.ranks, np.where(np.isinf(across), 0, expected))
 
 
@@ -246,7 +212,7 @@ def test_two_classes_larger_than_a_tile():
     generator = np.random.default_rng(5)
     embeddings = generator.integers(-2, 3, (150, 3))
     labels = np.arange(150) < 80
-    expected = brute_force(embeddings, labels)
+    expected = rank_by_sorting(embeddings, labels)
     first, second = small_tiles(16, 8, 1 << 24)
     with first, second:
         same_as(expected, labels, embeddings=embeddings.astype(np.float32))
@@ -396,7 +362,8 @@ def test_k_may_be_the_whole_gallery():
     assert found == {3: 1.0}
 
 
-def test_shows_progress_only_when_asked(capsys):
+def test_shows_progress_only_when_asked(capsys, monkeypatch):
+    monkeypatch.setenv("PYCHARM_HOSTED", "1")
     metrics.recall_at_k(FINE, [0, 0, 1], 1)
     assert capsys.readouterr().err == ""
     metrics.recall_at_k(FINE, [0, 0, 1], 1, progress=True)

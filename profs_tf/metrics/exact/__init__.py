@@ -1,1 +1,1 @@
-"""The exact ranking engine behind `metrics.evaluate_retrieval` and `metrics.nearest_neighbors`."""
+"""The exact ranking engine: `ranking.py` for Recall@K and MAP@R, `top_k.py` for neighbor lists."""

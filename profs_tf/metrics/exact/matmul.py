@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 BACKENDS = ("auto", "numpy", "tensorflow")
 
-# Floating point operations from which on TensorFlow's products (somewhat faster on CPUs, and on a GPU where
-# there is one) make up for the seconds that importing it takes.
+# Floating point operations from which TensorFlow's products, which are faster on CPUs and can use a GPU, make
+# up for the seconds of importing it.
 _TENSORFLOW_FROM = 2e11
 
 
@@ -25,11 +25,11 @@ class NumpyProduct:
     """Products by NumPy."""
 
     def prepare(self, block: np.ndarray) -> np.ndarray:
-        """What `__call__` takes for a float32 block `[n, D]`."""
+        """The operand of `__call__` for a float32 block `[n, D]`."""
         return block
 
     def __call__(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Float32 `[n, m]`, the products of the rows of two prepared blocks. Not to be written to."""
+        """Float32 `[n, m]`, the products of the rows of two prepared blocks; read-only."""
         return left @ right.T
 
 
@@ -42,18 +42,18 @@ class TensorFlowProduct:
         self._tf = tf
 
     def prepare(self, block: np.ndarray) -> tf.Tensor:
-        """What `__call__` takes for a float32 block `[n, D]`; it is copied to the device."""
+        """The operand of `__call__` for a float32 block `[n, D]`, copied to the device."""
         return self._tf.constant(block)
 
     def __call__(self, left: tf.Tensor, right: tf.Tensor) -> np.ndarray:
-        """Float32 `[n, m]`, the products of the rows of two prepared blocks. Not to be written to."""
+        """Float32 `[n, m]`, the products of the rows of two prepared blocks; read-only."""
         product = self._tf.matmul(left, right, transpose_b=True)
-        # A view where the memory is the host's: `numpy()` would copy it.
+        # A view of the host's memory, which `numpy()` would copy.
         return np.asarray(memoryview(product)) if "CPU" in product.device else product.numpy()
 
     @contextlib.contextmanager
     def in_full_precision(self) -> Iterator[None]:
-        """Keeps GPUs from TensorFloat-32, whose 10 bits of mantissa break every error bound."""
+        """Disables TensorFloat-32 on GPUs, whose 10 bits of mantissa break every error bound."""
         config = self._tf.config.experimental
         reduced = config.tensor_float_32_execution_enabled()
         config.enable_tensor_float_32_execution(False)
@@ -65,22 +65,22 @@ class TensorFlowProduct:
 
 Product = Union[NumpyProduct, TensorFlowProduct]
 Prepared = Union[np.ndarray, "tf.Tensor"]
-"""What a product takes: a block that its `prepare` returned."""
+"""An operand: a block that `prepare` returned."""
 
 
 @contextlib.contextmanager
 def open_product(backend: str, operations: float) -> Iterator[Product]:
-    """Chooses who multiplies.
+    """Selects the matmul backend.
 
     Args:
         backend: "numpy", "tensorflow" or "auto": TensorFlow for large inputs.
-        operations: Floating point operations of all the products to come.
+        operations: Floating point operations of all products together.
 
     Yields:
         A `NumpyProduct` or a `TensorFlowProduct`.
 
     Raises:
-        ValueError: Unknown `backend`.
+        ValueError: If `backend` is unknown.
     """
     if backend not in BACKENDS:
         raise ValueError(f"`backend` must be one of {', '.join(BACKENDS)}, got {backend!r}.")

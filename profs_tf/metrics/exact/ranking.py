@@ -1,105 +1,159 @@
-"""Ranks of right images, from all scores of a set with itself or with a gallery, tile after tile.
+"""Ranks of positives among all gallery images: the one entrance to the engine.
 
-Shapes: Q queries, N gallery images, D embedding dimension, R right images of a query.
+Shapes: Q queries, N gallery images, D embedding dimension, R positives of a query.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Optional
 
 import numpy as np
 
-from profs_tf.metrics.exact.class_sorted import Side, mirrored
+from profs_tf.metrics.exact.embeddings import EmbeddingSet, fit_centering, mirrored
 from profs_tf.metrics.exact.matmul import Prepared, Product, open_product
-from profs_tf.metrics.exact.negatives import WrongCounter
-from profs_tf.metrics.exact.positives import Thresholds, all_right, count_right, nearest_right
+from profs_tf.metrics.exact.negatives import NegativeCounter
+from profs_tf.metrics.exact.positives import Thresholds, all_positives, count_positives, nearest_positives
 from profs_tf.utils.progress import Progress
 from profs_tf.utils.threads import in_threads
 
 # Rows and columns of a tile of scores.
 _TILE = 2048
 
-# Thresholds that are counted for in one search of the gallery. More take several searches.
+# Thresholds that are counted for in one pass over the gallery. More take several passes.
 _THRESHOLDS = 1 << 24
 
 
-def first_right_ranks(
-    queries: Side, gallery: Side, *, backend: str = "auto", progress: bool = False
-) -> np.ndarray:
-    """Rank of each query's nearest right image, int64 `[Q]` by position; 0 where it has none.
+class PositiveRanks(NamedTuple):
+    """What `rank_positives` returns for each query.
 
-    Args:
-        queries: The queries.
-        gallery: What they search; `queries` itself for a set that is searched in itself.
-        backend: As for `evaluate_retrieval`.
-        progress: Show progress on standard error.
+    Attributes:
+        first: int64 `[Q]`, the rank of the nearest positive, from 1 on; 0 if the query has no positive.
+        average_precision: float64 `[Q]`, average precision at R, or None if not asked for.
+        r_precision: float64 `[Q]`, R-precision, or None if not asked for.
     """
-    own_set = queries is gallery
-    thresholds = nearest_right(queries, gallery, own_set)
-    num_right = count_right(queries, gallery, own_set)
-    query, ranks = _count(queries, gallery, thresholds, num_right, slice(0, len(queries)), backend, progress)
-    result = np.zeros(len(queries), np.int64)
-    result[query] = ranks
-    return result
+
+    first: np.ndarray
+    average_precision: Optional[np.ndarray] = None
+    r_precision: Optional[np.ndarray] = None
 
 
-def precisions_at_r(
-    queries: Side, gallery: Side, *, backend: str = "auto", progress: bool = False
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Each query's rank of its nearest right image, average precision at R and R-precision.
+def rank_positives(
+    embeddings: np.ndarray,
+    classes: np.ndarray,
+    gallery: Optional[np.ndarray] = None,
+    gallery_classes: Optional[np.ndarray] = None,
+    *,
+    distance: str = "euclidean",
+    with_precisions: bool = False,
+    backend: str = "auto",
+    progress: bool = False,
+) -> PositiveRanks:
+    """Ranks each query's positives by distance, ties by the rule of `ties.py`: negatives first.
 
-    Average precision at R is the mean over the R nearest images of the precision up to that image where it is
-    right, and of 0 where it is not (Musgrave, Belongie and Lim 2020, section 3.2).
+    Example: four images at 0, 1, 3 and 3 on a line, of the classes a, a, b and a, each searching for the
+    others:
+
+        query     neighbors       positives at ranks   first   average precision at R   R-precision
+        0, a      1a 3b 3a        1, 3                 1       (1/1) / 2                1/2
+        1, a      0a 3b 3a        1, 3                 1       (1/1) / 2                1/2
+        3, b      3a 1a 0a        none                 0       0                        0
+        3, a      3b 1a 0a        2, 3                 2       (1/2) / 2                1/2
+
+    No neighbors are sorted for that. Query 0 has two thresholds, the scores (minus half the squared
+    distances) of its positives: -1/2 and -9/2. One negative, 3b, reaches the second but not the first, so the
+    counts are 0 and 1, and the j-th positive has rank j plus the sum of the first j counts: 1 and 3.
+    Thresholds come from products within the classes (`positives.py`), counts from products of all queries and
+    gallery images in tiles (`negatives.py`).
 
     Args:
-        queries: The queries.
-        gallery: What they search; `queries` itself for a set that is searched in itself.
+        embeddings: Float `[Q, D]`, finite; with the cosine distance not all-zero.
+        classes: int64 `[Q]`.
+        gallery: Float `[N, D]` likewise. None: `embeddings`, where a query is not among its own neighbors.
+        gallery_classes: int64 `[N]`.
+        distance: "euclidean" or "cosine".
+        with_precisions: Whether to compute average precision and R-precision.
         backend: As for `evaluate_retrieval`.
         progress: Show progress on standard error.
 
     Returns:
-        int64, float64 and float64 `[Q]`, all by position; 0 where a query has no right image.
+        `PositiveRanks`. Average precision at R is the mean over the R nearest images of the precision up to
+        that image if it is a positive and of 0 otherwise; R-precision is the fraction of positives among them
+        (Musgrave, Belongie and Lim 2020, section 3.2).
     """
+    if gallery is None or gallery_classes is None:
+        queries = searched = EmbeddingSet(embeddings, classes, fit_centering(distance, embeddings))
+    else:
+        centering = fit_centering(distance, gallery, embeddings)
+        queries = EmbeddingSet(embeddings, classes, centering)
+        searched = EmbeddingSet(gallery, gallery_classes, centering)
+    rank = _all_ranks if with_precisions else _first_ranks
+    by_position = rank(queries, searched, backend, progress)
+    by_image = [np.empty_like(values) for values in by_position]
+    for values, sorted_values in zip(by_image, by_position):
+        values[queries.order] = sorted_values
+    return PositiveRanks(*by_image)
+
+
+def _first_ranks(
+    queries: EmbeddingSet, gallery: EmbeddingSet, backend: str, progress: bool
+) -> tuple[np.ndarray, ...]:
+    """The rank of each query's nearest positive, int64 `[Q]` by position."""
+    own_set = queries is gallery
+    thresholds = nearest_positives(queries, gallery, own_set)
+    num_positives = count_positives(queries, gallery, own_set)
+    everywhere = slice(0, len(queries))
+    query, ranks = _count(queries, gallery, thresholds, num_positives, everywhere, backend, progress)
+    first = np.zeros(len(queries), np.int64)
+    first[query] = ranks
+    return (first,)
+
+
+def _all_ranks(
+    queries: EmbeddingSet, gallery: EmbeddingSet, backend: str, progress: bool
+) -> tuple[np.ndarray, ...]:
+    """First ranks, average precisions and R-precisions, int64 and twice float64 `[Q]` by position."""
     own_set = queries is gallery
     first, average, precision = (np.zeros(len(queries), kind) for kind in (np.int64, float, float))
-    all_num_right = count_right(queries, gallery, own_set)
-    for positions in _groups(all_num_right):
-        thresholds = all_right(queries, gallery, own_set, positions)
-        num_right = all_num_right[positions]
-        query, ranks = _count(queries, gallery, thresholds, num_right, positions, backend, progress)
-        place = np.arange(len(query)) - thresholds.starts[query] + 1
-        first[positions.start + query[place == 1]] = ranks[place == 1]
-        within = ranks <= num_right[query]
-        size = len(num_right)
-        share = within / num_right[query]
+    all_num_positives = count_positives(queries, gallery, own_set)
+    for positions in _groups(all_num_positives):
+        thresholds = all_positives(queries, gallery, own_set, positions)
+        num_positives = all_num_positives[positions]
+        query, ranks = _count(queries, gallery, thresholds, num_positives, positions, backend, progress)
+        # 1 for each query's nearest positive, 2 for the next, and so on.
+        number = np.arange(len(query)) - thresholds.starts[query] + 1
+        first[positions.start + query[number == 1]] = ranks[number == 1]
+        within = ranks <= num_positives[query]
+        size = len(num_positives)
+        share = within / num_positives[query]
         precision[positions] = np.bincount(query, share, size)
-        average[positions] = np.bincount(query, share * place / ranks, size)
+        average[positions] = np.bincount(query, share * number / ranks, size)
     return first, average, precision
 
 
-def _groups(num_right: np.ndarray) -> Iterator[slice]:
+def _groups(num_positives: np.ndarray) -> Iterator[slice]:
     """Splits queries, at multiples of the tile, into groups with a bounded number of thresholds each."""
     begin, total = 0, 0
-    for start in range(0, len(num_right), _TILE):
-        added = int(num_right[start : start + _TILE].sum())
+    for start in range(0, len(num_positives), _TILE):
+        added = int(num_positives[start : start + _TILE].sum())
         if start > begin and total + added > _THRESHOLDS:
             yield slice(begin, start)
             begin, total = start, 0
         total += added
-    yield slice(begin, len(num_right))
+    yield slice(begin, len(num_positives))
 
 
 def _count(
-    queries: Side,
-    gallery: Side,
+    queries: EmbeddingSet,
+    gallery: EmbeddingSet,
     thresholds: Thresholds,
-    num_right: np.ndarray,
+    num_positives: np.ndarray,
     positions: slice,
     backend: str,
     progress: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Ranks as `WrongCounter.ranks`, for the queries at `positions`."""
-    counter = WrongCounter(queries, gallery, thresholds, num_right, positions.start)
+    """Ranks as `NegativeCounter.ranks`, for the queries at `positions`."""
+    counter = NegativeCounter(queries, gallery, thresholds, num_positives, positions.start)
     if not len(thresholds.scores):
         return counter.ranks()
     both_ways = queries is gallery and positions == slice(0, len(queries))
@@ -114,7 +168,7 @@ def _count(
 
         def count(pair: tuple[int, int]) -> list[tuple[slice, np.ndarray]]:
             i, j = pair
-            if counter.nothing_wrong(rows[i], columns[j]):
+            if counter.has_no_negatives(rows[i], columns[j]):
                 return []
             scores = product(left[i], right[j])
             found = [(rows[i], counter.count(scores, rows[i], columns[j]))]
@@ -131,12 +185,12 @@ def _count(
 
 
 def _factors(
-    product: Product, side: Side, blocks: list[slice], left: bool = True, right: bool = True
+    product: Product, embeddings: EmbeddingSet, blocks: list[slice], left: bool = True, right: bool = True
 ) -> tuple[Sequence[Prepared], Sequence[Prepared]]:
-    """Blocks as left factors of products and as right ones, where asked for."""
+    """Blocks as left factors of products and as right factors, each if asked for."""
 
     def prepare(block: slice) -> tuple:
-        factor = side.float32_block(block)
+        factor = embeddings.float32_block(block)
         return left and product.prepare(factor), right and product.prepare(mirrored(factor))
 
     lefts, rights = zip(*in_threads(prepare, blocks))

@@ -1,4 +1,4 @@
-"""Finds the nearest center of every image, by float32 products of blocks.
+"""Compares all images with centers by float32 products of blocks.
 
 Shapes: N images, D embedding dimension, C centers, n of the images, m of the centers.
 """
@@ -10,7 +10,7 @@ from typing import Optional
 
 import numpy as np
 
-from profs_tf.metrics.exact.coordinates import Frame
+from profs_tf.metrics.exact.embeddings import Centering
 from profs_tf.metrics.exact.matmul import Prepared, Product
 from profs_tf.utils.threads import in_threads
 
@@ -19,28 +19,28 @@ _BLOCK = 2048
 
 
 class NearestCenters:
-    """Images that are compared with centers again and again.
+    """Images that are compared with changing centers.
 
     A score is x.c - |c|^2/2, the largest of which belongs to the nearest center: it is half of
     |x|^2 - |x - c|^2, and |x|^2 is the same for all centers.
 
     Attributes:
-        points: float32 `[N, D + 1]`, the images in the frame, each followed by a 1.
+        points: float32 `[N, D + 1]`, the images, centered and scaled, each followed by a 1.
     """
 
-    def __init__(self, embeddings: np.ndarray, frame: Frame, product: Product) -> None:
+    def __init__(self, embeddings: np.ndarray, centering: Centering, product: Product) -> None:
         """Copies the images twice, in float32.
 
         Args:
             embeddings: Float `[N, D]`.
-            frame: In which they are compared.
-            product: A product of `products.open_product`.
+            centering: Of the images.
+            product: From `open_product`.
         """
         self.points = np.ones((embeddings.shape[0], embeddings.shape[1] + 1), np.float32)
         self._product = product
 
         def prepare(block: slice) -> Prepared:
-            self.points[block, :-1] = frame.rows(embeddings, block)
+            self.points[block, :-1] = centering.rows(embeddings, block)
             return product.prepare(self.points[block])
 
         self._blocks = list(in_threads(prepare, _slices(len(embeddings))))

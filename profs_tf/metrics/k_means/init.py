@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from profs_tf.metrics.k_means.assign import NearestCenters
+from profs_tf.utils.progress import Progress
 
 # A batch of draws adds this fraction of the centers so far.
 _GROWTH = 1 / 4
@@ -21,7 +22,11 @@ def random_start(num_images: int, num_clusters: int, generator: np.random.Genera
 
 
 def greedy_start(
-    nearest: NearestCenters, norms_sq: np.ndarray, num_clusters: int, generator: np.random.Generator
+    nearest: NearestCenters,
+    norms_sq: np.ndarray,
+    num_clusters: int,
+    generator: np.random.Generator,
+    bar: Progress,
 ) -> np.ndarray:
     """Chooses distinct images by greedy k-means++ (Arthur and Vassilvitskii 2007), scikit-learn's default.
 
@@ -38,6 +43,7 @@ def greedy_start(
         norms_sq: float64 `[N]`, their squared norms.
         num_clusters: C, at most N.
         generator: Random numbers.
+        bar: Shows how many centers are found.
 
     Returns:
         int64 `[C]`. O(N D min(N, C log C)).
@@ -46,6 +52,7 @@ def greedy_start(
     chosen = [int(generator.integers(len(norms_sq)))]
     gains = _Gains(nearest, norms_sq, chosen[0])
     while len(chosen) < num_clusters and gains.distances_sq.any():
+        bar.advance(f"{len(chosen)} of {num_clusters} starting centers", units=0)
         wanted = min(max(1, int(len(chosen) * _GROWTH)), num_clusters - len(chosen))
         draws = _Draws(gains.distances_sq, wanted * trials, generator)
         gains.add(draws.images)

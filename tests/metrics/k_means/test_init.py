@@ -7,15 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.cluster import kmeans_plusplus
 
-from profs_tf.metrics.exact.coordinates import fit_frame
+from profs_tf.metrics.exact.embeddings import fit_centering
 from profs_tf.metrics.exact.matmul import NumpyProduct
 from profs_tf.metrics.k_means.assign import NearestCenters
 from profs_tf.metrics.k_means.init import _Draws, _Gains, greedy_start, random_start
+from profs_tf.utils.progress import Progress
+
+NO_BAR = Progress("", 0, shown=False)
 
 
 def prepare(embeddings):
-    frame = fit_frame("euclidean", embeddings)
-    return NearestCenters(embeddings, frame, NumpyProduct()), frame.norms_sq(embeddings)
+    centering = fit_centering("euclidean", embeddings)
+    return NearestCenters(embeddings, centering, NumpyProduct()), centering.norms_sq(embeddings)
 
 
 def distances_sq(embeddings, others):
@@ -39,7 +42,7 @@ def test_the_best_of_two_draws_becomes_the_second_center():
             expected[frozenset({first, best})] += chances[list(drawn)].prod() / 4
     nearest, norms_sq = prepare(points)
     found = collections.Counter(
-        frozenset(greedy_start(nearest, norms_sq, 2, np.random.default_rng(seed)).tolist())
+        frozenset(greedy_start(nearest, norms_sq, 2, np.random.default_rng(seed), NO_BAR).tolist())
         for seed in range(1500)
     )
     for pair, chance in expected.items():
@@ -54,7 +57,7 @@ def test_batches_of_draws_choose_as_scikit_learn_does_one_by_one():
 
     nearest, norms_sq = prepare(embeddings)
     ours = [
-        potential(embeddings[greedy_start(nearest, norms_sq, 60, np.random.default_rng(seed))])
+        potential(embeddings[greedy_start(nearest, norms_sq, 60, np.random.default_rng(seed), NO_BAR)])
         for seed in range(40)
     ]
     theirs = [potential(kmeans_plusplus(embeddings, 60, random_state=seed)[0]) for seed in range(40)]
@@ -103,9 +106,9 @@ def test_images_are_distinct_though_they_coincide(num_clusters):
     nearest, norms_sq = prepare(np.repeat(np.arange(3.0), 5)[:, None])
     generator = np.random.default_rng(0)
     for chosen in (
-        greedy_start(nearest, norms_sq, num_clusters, generator),
+        greedy_start(nearest, norms_sq, num_clusters, generator, NO_BAR),
         random_start(15, num_clusters, generator),
     ):
         assert chosen.dtype == np.int64
         assert len(np.unique(chosen)) == num_clusters
-    assert len(np.unique(greedy_start(nearest, norms_sq, 3, generator) // 5)) == 3
+    assert len(np.unique(greedy_start(nearest, norms_sq, 3, generator, NO_BAR) // 5)) == 3
