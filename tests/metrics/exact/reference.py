@@ -6,7 +6,7 @@ import numpy as np
 def rank_by_sorting(queries, classes, gallery=None, gallery_classes=None, margin=0.0):
     """First ranks, average precisions and R-precisions, 0 for queries without a positive.
 
-    `margin` [Q, N] is by how much the squared distance of a negative may exceed that of a positive it ties with.
+    `margin` [Q, N] is by how much farther (squared) than a positive a negative is that still ties with it.
     Integer embeddings have exact distances and need none.
     """
     own_set = gallery is None

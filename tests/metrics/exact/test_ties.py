@@ -22,7 +22,7 @@ def test_order_is_by_score_then_negatives_then_index():
 @pytest.mark.parametrize("distance", ["euclidean", "cosine"])
 @pytest.mark.parametrize("offset", [0.0, 1e-14])
 def test_recall_neighbor_lists_and_the_gallery_rank_ties_alike(distance, offset):
-    # The first image ties with the second, its positive, and the third, a negative, which may be a little farther.
+    # The first image ties with its positive, the second, and with a negative, the third.
     embeddings = np.array([[1.0, 0.0], [0.0, 1.0], [-offset, -1.0], [-1.0, 0.0]])
     labels = np.array([0, 0, 1, 1])
     ranks = metrics.evaluate_retrieval(embeddings, labels, distance=distance).ranks
