@@ -11,7 +11,7 @@ from PIL import Image
 from profs_tf import train
 from profs_tf.cli import command as command_line_module
 from profs_tf.config import Config
-from tests.commands.run_commands import SHORT, STEPS_PER_EPOCH, run_as_typed, run_command
+from tests.commands.run_commands import SHORT, STEPS_PER_EPOCH, run_command
 from tests.commands.run_state import assert_same_run, log_rows, start, wait_for_checkpoint
 
 
@@ -223,7 +223,7 @@ def test_missing_data_says_where_to_get_it(tmp_path):
 
 
 def test_help_teaches():
-    done = run_as_typed("train", "--help")
+    done = run_command("train", "--help")
     assert done.stderr == ""
     for expected in (
         "--flagfile=experiments/emoji.flags",
