@@ -1,14 +1,14 @@
-"""Trains every backbone for a few steps and prints what it is and costs, as the table in docs/benchmarks.md.
+"""Trains every backbone for a few steps and prints its size, cost and losses: the table in docs/benchmarks.md.
 
     python tools/backbone_table.py
     python tools/backbone_table.py --backbones=conv4,inception_v1 --steps=5 --repeats=3
 
 Each network trains from scratch as the train command does, with PROFS and the margin loss, on emoji resized
-to 96 x 96 pixels in batches of 8; the tool stops with exit code 1 where a loss or a weight is not finite.
-Weights are those that are trained, without the embedder's head. FLOPs are TensorFlow's profiler's for one
-image of 224 x 224 pixels through the network in evaluation: a multiplication and an addition are two, and
-batch normalization is not counted. Images/s are those of the same training steps as compiled functions, each
-step measured in turn with one of Inception V1; the ratio is the median of all turns'.
+to 96 x 96 pixels in batches of 8; the exit code is 1 if a loss or a weight is not finite. Weights are the
+trainable ones without the embedder's head. FLOPs are counted by TensorFlow's profiler for one image of 224 x
+224 pixels through the network in evaluation: a multiplication and an addition are two, and those of batch
+normalization are not counted. Images/s compares the same training steps as compiled functions, each measured
+in alternation with one of Inception V1; the ratio is the median over all pairs.
 """
 
 import argparse
@@ -26,7 +26,7 @@ import profs_tf as profs
 from profs_tf import backbones
 from profs_tf.config import Config
 from profs_tf.models.head import head_variables
-from profs_tf.runs import factory as building
+from profs_tf.runs import factory
 
 REFERENCE = "inception_v1"
 KERAS_CV = "keras_cv:resnet18"
@@ -34,15 +34,15 @@ FLOPS_SIDE = 224
 
 
 class Trained(NamedTuple):
-    """A network after its steps.
+    """A network after its training steps.
 
     Attributes:
-        name: of the backbone.
-        weights: trained ones, without the head.
-        losses: of every step, float [steps].
-        finite: whether all losses and all weights after the last step are.
-        step: one more training step, compiled.
-        batches: a few batches for it.
+        name: Name of the backbone.
+        weights: Number of trainable weights without the head.
+        losses: Loss of every step, float [steps].
+        finite: Whether all losses, and all weights after the last step, are finite.
+        step: One more training step, compiled.
+        batches: A few batches for it.
     """
 
     name: str
@@ -68,10 +68,7 @@ def parse_arguments(arguments=None) -> argparse.Namespace:
 
 
 def write_preset(folder: str) -> str:
-    """Writes KerasCV's ResNet-18 as a preset without weights, as its download is; returns its name.
-
-    Nothing is downloaded.
-    """
+    """Writes KerasCV's ResNet-18 as a preset without weights, laid out as a download; returns its name."""
     import keras_cv
     from keras_cv.src.utils.preset_utils import save_to_preset
 
@@ -110,10 +107,10 @@ def train(name: str, backbone: str, arguments: argparse.Namespace) -> Trained:
         image_resize=arguments.image_size,
     )
     tf.keras.utils.set_random_seed(config.seed)
-    images, _ = building.load_data(config)
-    sampler = building.build_sampler(config, images)
-    model = building.build_model(config, sampler.num_classes)
-    pipeline = profs.train_pipeline(images, sampler, building.build_preprocessing(config, images))
+    images, _ = factory.load_data(config)
+    sampler = factory.build_sampler(config, images)
+    model = factory.build_model(config, sampler.num_classes)
+    pipeline = profs.train_pipeline(images, sampler, factory.build_preprocessing(config, images))
     losses = _Losses()
     model.fit(
         pipeline,
@@ -148,11 +145,11 @@ def flops(backbone: str, side: int = FLOPS_SIDE) -> int:
 
 
 def speed_ratio(trained: Trained, reference: Trained, repeats: int) -> float:
-    """Returns images/s of one by those of the other: the median over steps measured in turn."""
+    """Returns the ratio of images/s of two networks: the median over steps measured in alternation."""
     ratios = []
     for turn in range(repeats + 2):
         times = {}
-        # The one that goes first alternates, so that a slow drift of the machine favors neither.
+        # Which goes first alternates, so that a slow drift of the machine favors neither.
         for which in (trained, reference) if turn % 2 else (reference, trained):
             batch = which.batches[turn % len(which.batches)]
             times[which.name] = seconds(lambda which=which, batch=batch: which.step(*batch))

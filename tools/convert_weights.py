@@ -1,14 +1,14 @@
-"""Makes one Keras weights file of weights that were published in another format.
+"""Converts published weights of a backbone, in whatever format, to one Keras weights file.
 
     python tools/convert_weights.py bn_inception bn_inception.pth bn_inception.h5
     python tools/convert_weights.py inception_v1 inception_v1.ckpt inception_v1.h5
     python tools/convert_weights.py googlenet googlenet.npz googlenet.h5
     python tools/convert_weights.py --show bn_inception.h5
 
-A backbone says which format it reads: a TF-Slim checkpoint (one file, or the prefix of .index and .data
-files), a PyTorch state dict or Caffe's blobs in an .npz file. `--pretrained` of the commands takes the new
-file like the old one, and so does `load_weights` of the backbone in Keras. The file carries a manifest: the
-backbone, the SHA-256 of the source, the scaling of images, and names, shapes and SHA-256 of the weights.
+The format depends on the backbone: a TF-Slim checkpoint (one file, or the prefix of .index and .data files),
+a PyTorch state dict or Caffe's blobs in an .npz file. `--pretrained` of the commands takes the new file like
+the old one, and so does `load_weights` of the backbone in Keras. The file carries a manifest: the backbone,
+the SHA-256 of the source, the scaling of images, and names, shapes and SHA-256 of the weights.
 """
 
 import argparse
@@ -26,10 +26,10 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--show", metavar="FILE", help="print the manifest of a converted file and end")
+    parser.add_argument("--show", metavar="FILE", help="print the manifest of a converted file and exit")
     parser.add_argument("backbone", nargs="?", help=f"one of {', '.join(backbones.names())}")
     parser.add_argument("source", nargs="?", help="the published file")
-    parser.add_argument("output", nargs="?", help="the new file, which ends in .h5 and must not exist")
+    parser.add_argument("output", nargs="?", help="the new file; ends in .h5 and must not exist")
     arguments = parser.parse_args()
     if not arguments.show and not arguments.output:
         parser.error("BACKBONE, SOURCE and OUTPUT are required, or --show=FILE")
@@ -40,8 +40,8 @@ def convert(backbone: str, source: str, output: str) -> dict:
     """Writes the weights of ``source`` to ``output`` and returns their manifest.
 
     Raises:
-        ValueError: If the backbone is unknown, the source is not wholly what it should be, or the output
-            exists or has another ending.
+        ValueError: If the backbone is unknown, the source is not a complete file of its weights, or the
+            output exists or does not end in .h5.
     """
     if backbone not in backbones.names():
         raise ValueError(f"`backbone` must be one of {', '.join(backbones.names())}, got {backbone!r}.")

@@ -115,8 +115,8 @@ class Backbone:
             if pretrained is None or self.published is None or glob.glob(f"{glob.escape(str(pretrained))}*"):
                 raise
             raise ValueError(
-                f"{error} {self.name} takes {self.published.file_format}, published at {self.published.url}: "
-                "download it and pass --pretrained=FILE."
+                f"{str(error).rstrip('.')}. {self.name} takes {self.published.file_format}, published at "
+                f"{self.published.url}: download it and pass --pretrained=FILE."
             ) from error
         if pretrained is not None or self.own_weights:
             check_finite(network, *(("pretrained", pretrained) if pretrained else ("backbone", self.name)))

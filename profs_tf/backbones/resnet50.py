@@ -98,7 +98,8 @@ def _keras_resnet50(centered: tf.Tensor, pretrained: Optional[str]) -> tf.keras.
             raise
         if not is_file:
             raise ValueError(
-                f"`pretrained` must be a file where there is no network, got {pretrained!r}: {error}."
+                f"`pretrained` must be a file where there is no network, got {pretrained!r}: "
+                f"{str(error).rsplit(' -- ', 1)[-1]}."
             ) from error
         raise ValueError(
             "`pretrained` must hold the weights of tf.keras.applications.ResNet50(include_top=False), got "

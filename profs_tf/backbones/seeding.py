@@ -1,8 +1,8 @@
 """Reproducible initial weights for any Keras model.
 
-Keras initializers with a fixed seed return the same numbers each time they are called, so one seed shared by
-all layers would give layers of one shape equal weights. Each kernel here has a seed of its own, derived from
-the user's seed and the layer's name: neither the order of creation nor other models of the process matter.
+A Keras initializer with a fixed seed returns the same numbers at each call, so layers of equal shape that
+share a seed would have equal weights. Here each kernel has its own seed, derived from the user's seed and the
+layer's name; neither the order of creation nor other models in the process matter.
 """
 
 import zlib
@@ -10,16 +10,16 @@ import zlib
 import numpy as np
 import tensorflow as tf
 
-# What layers call their kernels, and what tells two kernels of one layer apart.
+# Names of kernels among a layer's attributes, and the suffixes that give two kernels of one layer two seeds.
 _KERNELS = {"kernel": "", "depthwise_kernel": "/depthwise", "pointwise_kernel": "/pointwise"}
 
 
 def seed_kernels(root: tf.Module, seed: int) -> None:
-    """Draws the kernels of every layer of ``root`` anew, as a pure function of (``seed``, layer name, shape).
+    """Redraws the kernels of every layer of ``root`` as a pure function of (``seed``, layer name, shape).
 
     Args:
-        root: A built Keras layer or model; nested ones are entered. Biases and batch normalization start from
-            constants and are left alone.
+        root: A built Keras layer or model, with nested ones. Biases and batch normalization, which start from
+            constants, are not changed.
         seed: Whole number >= 0.
 
     Raises:
@@ -29,7 +29,7 @@ def seed_kernels(root: tf.Module, seed: int) -> None:
         raise ValueError(f"`seed` must be a whole number >= 0, got {seed!r}.")
     for layer in (root, *root.submodules):
         for word, own_name in _KERNELS.items():
-            # Not every layer with an initializer has its kernel: those that convolve by depth inherit one.
+            # Depthwise convolutions inherit an initializer for a kernel that they do not have.
             kernel = getattr(layer, word, None)
             initializer = getattr(layer, f"{word.split('_')[0]}_initializer", None)
             if isinstance(kernel, tf.Variable) and initializer is not None:

@@ -2,12 +2,10 @@
 
 Shapes: B images, H x W their height and width in pixels, C channels of the backbone, D = ``embedding_dim``.
 
-    images [B, H, W, 3] 0..255 -> feature map [B, h, w, C] -> pooled [B, C] -> head [B, D] -> embeddings [B,
-    D]
+    images [B, H, W, 3] -> feature map [B, h, w, C] -> pooled [B, C] -> head [B, D] -> embeddings [B, D]
 
-Paper, section 5.2: the backbone up to its global average pooling, then one linear
-transformation to 512 values. All layers are stock Keras layers, so that a saved embedder loads wherever
-TensorFlow is installed.
+Paper, section 5.2: the backbone up to its global average pooling, then one linear transformation to 512
+values. All layers are stock Keras layers, so that a saved embedder loads wherever TensorFlow is installed.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def _window(start, size, side, pad):
     return max(start, 0), min(end, side), end - start
 
 
-def normalise_across_channels(x, size=5, alpha=1e-4, beta=0.75):
+def normalize_across_channels(x, size=5, alpha=1e-4, beta=0.75):
     """Krizhevsky et al. 2012, section 3.3, with Caffe's alpha / size in place of alpha, and k = 1."""
     out = np.empty_like(x, np.float64)
     channels = x.shape[-1]

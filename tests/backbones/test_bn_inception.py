@@ -61,7 +61,7 @@ def state():
     values = {}
     for name, inputs, filters, side, _ in CONVOLUTIONS:
         shape = (filters, inputs, side, side)
-        # Images reach the first convolution uncentred by variance: about 70 grey levels.
+        # Images reach the first convolution uncentered by variance: about 70 grey levels.
         scale = np.sqrt(2 / np.prod(shape[1:])) / (70 if inputs == 3 else 1)
         values[f"{name}.weight"] = rng.normal(0, scale, shape)
         values[f"{name}.bias"] = rng.normal(0, 0.2, filters)
@@ -88,7 +88,7 @@ def loaded(path):
 
 
 def unit(x, state, name, side, strides):
-    """Convolution, batch normalisation by the moving statistics, ReLU."""
+    """Convolution, batch normalization by the moving statistics, ReLU."""
     y = caffe_oracle.convolve(x, state[f"{name}.weight"], state[f"{name}.bias"], strides, side // 2)
     mean, variance = state[f"{name}_bn.running_mean"], state[f"{name}_bn.running_var"]
     y = (y - mean) / np.sqrt(variance + 1e-5) * state[f"{name}_bn.weight"] + state[f"{name}_bn.bias"]
@@ -146,7 +146,7 @@ def test_parameter_counts(loaded):
 
 
 def test_the_format_before_pytorch_1_6(loaded, state, tmp_path):
-    """With the vectors of batch normalisation as [1, C], as an early release has them."""
+    """With the vectors of batch normalization as [1, C], as an early release has them."""
     old = {
         name: value[None] if "_bn." in name and value.ndim else value
         for name, value in state.items()

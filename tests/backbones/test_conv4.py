@@ -8,7 +8,7 @@ from profs_tf.backbones.conv4 import conv4
 
 
 def numpy_block(x, kernel, gamma, beta, mean, variance):
-    """Zero-padded 3 x 3 convolution, batch normalisation by moving statistics, ReLU, 2 x 2 max pooling."""
+    """Zero-padded 3 x 3 convolution, batch normalization by moving statistics, ReLU, 2 x 2 max pooling."""
     height, width = x.shape[1:3]
     padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
     convolved = sum(

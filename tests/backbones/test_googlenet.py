@@ -40,7 +40,7 @@ END_POINTS += [f"inception_{row[0]}.output" for row in TABLE]
 
 @pytest.fixture(scope="module")
 def blobs():
-    """Random blobs, large enough for local response normalisation to matter, and those of the classifiers."""
+    """Random blobs, large enough for local response normalization to matter, and those of the classifiers."""
     rng = np.random.default_rng(0)
     values = {"loss1/fc/weights": np.zeros((4, 4)), "loss3/classifier/biases": np.zeros(10)}
     for name, inputs, filters, side in CONVOLUTIONS:
@@ -64,7 +64,7 @@ def loaded(path):
 
 
 def reference(images, blobs):
-    """The outputs of pools, normalisations and blocks, by name."""
+    """The outputs of pools, normalizations and blocks, by name."""
 
     def rectified(x, name):
         kernel = blobs[f"{name}/weights"]
@@ -75,9 +75,9 @@ def reference(images, blobs):
     ends = {}
     x = images[..., ::-1] - np.array([104, 117, 123], np.float32)
     ends["pool1.3x3_s2"] = x = caffe_oracle.pool(rectified(x, "conv1/7x7_s2"), 3, 2)
-    ends["pool1.norm1"] = x = caffe_oracle.normalise_across_channels(x).astype(np.float32)
+    ends["pool1.norm1"] = x = caffe_oracle.normalize_across_channels(x).astype(np.float32)
     x = rectified(rectified(x, "conv2/3x3_reduce"), "conv2/3x3")
-    ends["conv2.norm2"] = x = caffe_oracle.normalise_across_channels(x).astype(np.float32)
+    ends["conv2.norm2"] = x = caffe_oracle.normalize_across_channels(x).astype(np.float32)
     ends["pool2.3x3_s2"] = x = caffe_oracle.pool(x, 3, 2)
     for block, *_ in TABLE:
         name = f"inception_{block}"
@@ -124,7 +124,7 @@ def test_shapes_of_the_usual_crop(loaded):
         assert tuple(shape)[1:] == (sides[block[0]], sides[block[0]], channels[block])
 
 
-def test_half_precision_does_not_overflow_in_the_normalisation(loaded):
+def test_half_precision_does_not_overflow_in_the_normalization(loaded):
     """Squares of values above 256 are beyond float16."""
     tf.keras.mixed_precision.set_global_policy("mixed_float16")
     try:
@@ -153,8 +153,8 @@ np.savez("outputs.npz", *outputs)
 
 
 @pytest.mark.slow
-def test_the_normalisation_loads_without_this_package(loaded, tmp_path):
-    """Keras has no layer of it. The stem holds both normalisations."""
+def test_the_normalization_loads_without_this_package(loaded, tmp_path):
+    """Keras has no layer of it. The stem holds both normalizations."""
     stem = tf.keras.Model(loaded.input, loaded.get_layer("conv2.norm2").output)
     images = random_images(64, 64)
     np.save(tmp_path / "images.npy", images)

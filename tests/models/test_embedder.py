@@ -47,7 +47,7 @@ class TestOutput:
         with pytest.raises(ValueError, match="incompatible with the layer"):
             small(input_size=32)(random_images(16))
 
-    def test_embeddings_are_the_normalised_linear_map_of_the_pooled_features(self, embedder):
+    def test_embeddings_are_the_normalized_linear_map_of_the_pooled_features(self, embedder):
         images = random_images()
         features = embedder.get_layer("conv4")(images.astype("f")).numpy().mean((1, 2))
         kernel, bias = embedder.get_layer("head").get_weights()
@@ -55,7 +55,7 @@ class TestOutput:
         want = linear / np.linalg.norm(linear, axis=1, keepdims=True)
         np.testing.assert_allclose(embedder(images), want, rtol=1e-4, atol=1e-6)
 
-    def test_without_normalisation_they_are_the_linear_map(self, embedder):
+    def test_without_normalization_they_are_the_linear_map(self, embedder):
         plain = small(normalize=False, seed=0)
         assert plain.layers[-1].name == "head"
         images = random_images()
@@ -279,12 +279,12 @@ class TestFreezeBatchNorm:
             assert (scale_moved, statistics_moved) == (freeze != "all", freeze == "none")
 
     @pytest.mark.parametrize("freeze", ["statistics", "all"])
-    def test_training_normalises_by_the_moving_statistics(self, freeze):
+    def test_training_normalizes_by_the_moving_statistics(self, freeze):
         model = small(freeze_batch_norm=freeze, seed=0)
         images = random_images()
         np.testing.assert_array_equal(model(images, training=True), model(images, training=False))
 
-    def test_without_it_training_normalises_by_the_batch(self, embedder):
+    def test_without_it_training_normalizes_by_the_batch(self, embedder):
         images = random_images()
         assert np.abs(embedder(images, training=True) - embedder(images, training=False)).max() > 0.01
 

@@ -18,6 +18,9 @@ import backbone_table as tool
 WEIGHTS = {
     "bn_inception": 10_270_240,
     "conv4": 112_832,
+    "efficientnet_lite0": 3_371_008,
+    "efficientnet_lite1": 4_135_680,
+    "efficientnet_lite2": 4_811_072,
     "googlenet": 5_973_552,
     "inception_v1": 5_592_624,
     "inception_v2": 10_153_336,
@@ -62,8 +65,8 @@ def test_a_weight_that_is_not_finite_is_noticed(monkeypatch):
         model.embedder.get_layer("conv4").get_layer("batch_norm_2").moving_mean.assign(np.full(64, np.inf))
         return model
 
-    build_model = tool.building.build_model
-    monkeypatch.setattr(tool.building, "build_model", poisoned)
+    build_model = tool.factory.build_model
+    monkeypatch.setattr(tool.factory, "build_model", poisoned)
     trained = tool.train("conv4", "conv4", arguments)
     assert np.isfinite(trained.losses).all()
     assert not trained.finite

@@ -68,7 +68,7 @@ def test_rgb_in_gives_what_bgr_gave(model, tmp_path):
 
 
 def test_vectors_of_the_early_release(model, tmp_path):
-    """It has the vectors of batch normalisation as [1, C]."""
+    """It has the vectors of batch normalization as [1, C]."""
     values = draw(WEIGHTS)
     load(model, tmp_path, {name: value[None] if "_bn" in name else value for name, value in values.items()})
     np.testing.assert_array_equal(model.get_layer("first_bn").moving_mean, values["first_bn.running_mean"])
