@@ -1,4 +1,4 @@
-"""Trains every backbone for a few steps and prints its size, cost and losses: the table in docs/benchmarks.md.
+"""Trains every backbone for a few steps and prints the table of sizes and costs in docs/benchmarks.md.
 
     python tools/backbone_table.py
     python tools/backbone_table.py --backbones=conv4,inception_v1 --steps=5 --repeats=3

@@ -76,12 +76,8 @@ class ImageIndex:
         self.names = tuple(table["names"])
         self.class_names = None if table["classes"] is None else tuple(table["classes"])
         self.unreadable = [tuple(pair) for pair in table["unreadable"]]
-        self.embeddings = folder.open_array(manifest, "embeddings")
-        if self.embeddings.shape != (len(self.names), self.embedding_dim):
-            raise ValueError(
-                f"`index` must have {len(self.names)} embeddings of {self.embedding_dim} values, got "
-                f"{self.embeddings.shape} in {self.path}. Build it anew by --overwrite."
-            )
+        shape = (len(self.names), self.embedding_dim)
+        self.embeddings = folder.open_array(manifest, "embeddings", shape)
         self._stamps = list(zip(table["sizes"], table["mtimes_ns"]))
         self._pictures = folder.open_array(manifest, "pictures") if "pictures" in manifest else None
         self._searches: dict[tuple[str, str], Union[NearestSearch, FaissSearch]] = {}

@@ -151,20 +151,25 @@ class IndexFolder:
             raise _damaged(path, "its columns are not those of an index")
         return table
 
-    def open_array(self, manifest: dict[str, Any], name: str) -> np.ndarray:
+    def open_array(
+        self, manifest: dict[str, Any], name: str, shape: Optional[tuple[int, ...]] = None
+    ) -> np.ndarray:
         """Maps the embeddings or the pictures of a finished index into memory, read-only.
 
         Reads the file once for its checksum.
 
         Raises:
-            ValueError: If the file is damaged.
+            ValueError: If the file is damaged, or its array has another shape.
         """
         path = self._checked_file(manifest, name)
         try:
-            return np.lib.format.open_memmap(path, mode="r")
+            array = np.lib.format.open_memmap(path, mode="r")
         # TokenError: of a damaged header.
         except (OSError, ValueError, EOFError, tokenize.TokenError) as error:
             raise _damaged(path, error) from error
+        if shape not in (None, array.shape):
+            raise _damaged(path, f"its shape is {array.shape} instead of {shape}")
+        return array
 
     def _checked_file(self, manifest: dict[str, Any], name: str) -> Path:
         """Returns the path of a file that the manifest names; raises ValueError if its checksum differs."""
