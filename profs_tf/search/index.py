@@ -76,8 +76,7 @@ class ImageIndex:
         self.names = tuple(table["names"])
         self.class_names = None if table["classes"] is None else tuple(table["classes"])
         self.unreadable = [tuple(pair) for pair in table["unreadable"]]
-        shape = (len(self.names), self.embedding_dim)
-        self.embeddings = folder.open_array(manifest, "embeddings", shape)
+        self.embeddings = folder.open_array(manifest, "embeddings", (len(self.names), self.embedding_dim))
         self._stamps = list(zip(table["sizes"], table["mtimes_ns"]))
         self._pictures = folder.open_array(manifest, "pictures") if "pictures" in manifest else None
         self._searches: dict[tuple[str, str], Union[NearestSearch, FaissSearch]] = {}

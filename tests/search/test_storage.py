@@ -142,7 +142,7 @@ def test_content_of_the_wrong_kind_is_refused_whatever_the_checksums_say(tmp_pat
     rewrite(tmp_path / "index")
     assert len(profs.ImageIndex.load(tmp_path / "index")) == 3
     rewrite(tmp_path / "index", **change)
-    with pytest.raises(ValueError, match="`index` must .* Build it anew by --overwrite"):
+    with pytest.raises(ValueError, match="`index` must be whole, .*`overwrite=True`"):
         profs.ImageIndex.load(tmp_path / "index")
 
 
