@@ -81,3 +81,12 @@ def test_bad_maps_are_refused():
         map_to_plane(np.ones([5, 3]), "umap")
     with pytest.raises(ValueError, match="`embeddings` must be at least 3, got 2"):
         map_to_plane(np.ones([2, 3]), "pca")
+
+
+def test_ties_rank_the_negative_first_as_in_recall():
+    labels = np.array([0, 0, 1, 1, 1])
+    found = find_neighborhoods(np.ones([5, 3]), labels, 3)
+    # The images of the other class come first, and by index.
+    assert found.indices.tolist() == [[2, 3, 4], [2, 3, 4], [0, 1, 3], [0, 1, 2], [0, 1, 2]]
+    assert not found.nearest_is_positive.any()
+    assert found.class_recall() == {0: 0.0, 1: 0.0}
