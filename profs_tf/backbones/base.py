@@ -61,6 +61,7 @@ class Backbone:
         published: The weights that ``pretrained`` reads; None if none are published.
         own_weights: Origin and license of the weights that the network comes with; "" if its weights are
             random unless ``pretrained`` is given.
+        brings_weights: Whether the network comes with trained weights; may take seconds.
         load: Loads a network made elsewhere, whose image size only the network itself tells.
     """
 
@@ -69,6 +70,7 @@ class Backbone:
     min_size: int = 1
     published: Optional[PublishedWeights] = None
     own_weights: str = ""
+    brings_weights: Callable[[], bool] = lambda: False
     load: Optional[Callable[[], tf.keras.Model]] = None
 
     def __call__(
@@ -138,6 +140,10 @@ class Backbone:
                 "with square inputs, or inputs of any size."
             )
         return height or width
+
+    def is_pretrained(self, pretrained: Optional[str]) -> bool:
+        """Returns whether the network starts from trained weights, given or its own."""
+        return pretrained is not None or self.brings_weights()
 
     def check_image_size(self, size: int) -> None:
         """Raises ValueError unless the network takes images of ``size`` x ``size`` pixels."""

@@ -36,6 +36,7 @@ def from_preset(preset: str) -> Backbone:
         name=f"keras_cv:{preset}",
         build=build,
         own_weights="the KerasCV preset's, if it has any; its page names data and license",
+        brings_weights=functools.partial(_has_weights, preset),
         load=lambda: build((None, None, 3), None, None, None),
     )
 
@@ -51,7 +52,7 @@ def _build(
     # Importing it takes seconds, and most runs do not need it.
     import keras_cv
 
-    has_weights = _has_weights(preset, keras_cv.models.Backbone)
+    has_weights = _has_weights(preset)
     try:
         backbone = keras_cv.models.Backbone.from_preset(
             preset, load_weights=has_weights, input_shape=tuple(input_shape), include_rescaling=True
@@ -69,7 +70,10 @@ def _build(
     return network
 
 
-def _has_weights(preset: str, backbone: type[tf.keras.Model]) -> bool:
+def _has_weights(preset: str) -> bool:
+    import keras_cv
+
+    backbone = keras_cv.models.Backbone
     if preset in backbone.presets:
         return preset in backbone.presets_with_weights
     config = os.path.join(preset, "config.json")

@@ -37,6 +37,7 @@ def from_file(path: str) -> Backbone:
         name=path,
         build=functools.partial(_build, path),
         own_weights=f"those of {path}, under the license of whoever trained it",
+        brings_weights=lambda: True,
         load=lambda: _load(path),
     )
 

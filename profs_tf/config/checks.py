@@ -31,7 +31,23 @@ def check_combinations(config: Config) -> None:
             f"`pretrained` must be left out with `initial_run`, got {config.pretrained}: its weights would "
             "be overwritten."
         )
+    _check_learning_rate(config)
     _check_execution(config)
+
+
+def _check_learning_rate(config: Config) -> None:
+    if config.learning_rate_factor >= 1.0:
+        raise ValueError(f"`learning_rate_factor` must be below 1, got {config.learning_rate_factor}.")
+    if config.learning_rate_wait is not None and config.learning_rate_schedule not in ("step", "plateau"):
+        raise ValueError(
+            "`learning_rate_wait` must be left out unless `learning_rate_schedule` is step or plateau, got "
+            f"{config.learning_rate_wait} with {config.learning_rate_schedule}."
+        )
+    if config.warmup_epochs and config.warmup_epochs >= config.epochs:
+        raise ValueError(
+            f"`warmup_epochs` must be below `epochs` = {config.epochs}, got {config.warmup_epochs}: the "
+            "backbone would never train."
+        )
 
 
 def _check_execution(config: Config) -> None:

@@ -108,10 +108,10 @@ class Config:
         "its best epoch, head included. Default: random or --pretrained weights.",
     )
     freeze_batch_norm: str = option(
-        "none",
+        "auto",
         "What stays frozen in the backbone's batch normalization: nothing, its statistics, or its weights "
-        "too.",
-        choices=("none", "statistics", "all"),
+        "too. auto: the statistics of pretrained weights, as --initial_run did, nothing of random weights.",
+        choices=("auto", "none", "statistics", "all"),
     )
     embedding_dim: int = option(512, "D, dimension of the embedding.", minimum=1)
     normalize: Optional[bool] = option(
@@ -144,6 +144,30 @@ class Config:
 
     learning_rate: float = option(
         1e-5, "Adam's learning rate; in the paper 1e-4 for SOP, 1e-5 for CUB and Cars196.", above=0.0
+    )
+    learning_rate_schedule: str = option(
+        "constant",
+        "cosine: falls to 0 at the end of --epochs. step: is multiplied by --learning_rate_factor every "
+        "--learning_rate_wait epochs. plateau: is so after that many evaluations without a better Recall@K.",
+        choices=("constant", "cosine", "step", "plateau"),
+    )
+    learning_rate_factor: float = option(
+        0.1, "Factor on the learning rate at each drop (step and plateau).", above=0.0
+    )
+    learning_rate_wait: Optional[int] = option(
+        None,
+        "Epochs (step) or evaluations (plateau) before a drop. Default: a third of the epochs (step), 5 "
+        "(plateau).",
+        minimum=1,
+    )
+    warmup_epochs: int = option(
+        0, "Epochs at the start in which only the head trains, not the backbone.", minimum=0
+    )
+    weight_decay: float = option(
+        0.0,
+        "Decoupled weight decay (AdamW's), times the learning rate, of the network's kernels; not of biases, "
+        "normalization or what the loss owns.",
+        minimum=0.0,
     )
     head_multiplier: float = option(10.0, "Factor on the learning rate of the linear head.", minimum=0.0)
     beta_1: float = option(0.9, "Adam's decay of the first moment.", minimum=0.0)

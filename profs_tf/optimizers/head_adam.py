@@ -24,7 +24,8 @@ class HeadAdam(tf.keras.optimizers.Adam):
 
     A variable with multiplier c is updated as by Adam with learning rate ``c * learning_rate``. The property
     ``learning_rate`` is the base rate, always: schedules and callbacks scale all rates together. Decoupled
-    weight decay uses the base rate. Checkpoints hold what those of Adam hold; the two read each other's.
+    weight decay uses the base rate; a variable with multiplier 0 stays as it is. Checkpoints hold what those
+    of Adam hold; the two read each other's.
 
     Args:
         learning_rate: The base rate, or a schedule of it.
@@ -81,19 +82,27 @@ class HeadAdam(tf.keras.optimizers.Adam):
             self.set_learning_rate(free, rate)
             self._multipliers.mark_default(free)
 
+    def multiplier_of(self, variable: tf.Variable) -> float:
+        """Returns the multiplier of a variable that the optimizer has been built with."""
+        return float(tf.convert_to_tensor(self._multipliers.of(variable)))
+
     def build(self, var_list: Sequence[tf.Variable]) -> None:
         """Creates the moments for ``var_list`` and binds multipliers that were given by name."""
         self._multipliers.bind(var_list)
         super().build(var_list)
 
     def update_step(self, gradient: Union[tf.Tensor, tf.IndexedSlices], variable: tf.Variable) -> None:
-        """Updates ``variable`` by one step of Adam with its own learning rate."""
+        """Updates ``variable`` by one step of Adam with its own learning rate, after its decay."""
+        multiplier = self._multipliers.of(variable)
+        if self.weight_decay is not None and self._use_weight_decay(variable):
+            rate = tf.cast(self.learning_rate * tf.sign(multiplier), variable.dtype)
+            variable.assign_sub(variable * tf.cast(self.weight_decay, variable.dtype) * rate)
         slots = [self._momentums, self._velocities] + ([self._velocity_hats] if self.amsgrad else [])
         moments = [slot[self._index_dict[self._var_key(variable)]] for slot in slots]
         new_moments, decrement = adam_update(
             gradient,
             moments,
-            rate=tf.cast(self.learning_rate * self._multipliers.of(variable), variable.dtype),
+            rate=tf.cast(self.learning_rate * multiplier, variable.dtype),
             step=tf.cast(self.iterations + 1, variable.dtype),
             beta_1=self.beta_1,
             beta_2=self.beta_2,
@@ -102,6 +111,9 @@ class HeadAdam(tf.keras.optimizers.Adam):
         for moment, value in zip(moments, new_moments):
             moment.assign(value)
         variable.assign_sub(decrement)
+
+    def _apply_weight_decay(self, variables: Sequence[tf.Variable]) -> None:
+        """Does nothing: Keras would decay variables whose multiplier is 0, `update_step` does not."""
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments; raises ValueError if one name has several multipliers."""

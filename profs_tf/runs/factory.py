@@ -13,7 +13,7 @@ from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.preprocessing import Preprocessing, preprocessing_for
 from profs_tf.models.embedder import build_embedder
 from profs_tf.models.profs_model import ProfsModel
-from profs_tf.optimizers.head_adam import head_adam
+from profs_tf.runs.fine_tuning import build_optimizer, frozen_batch_norm
 from profs_tf.sampling.batch_sampler import BatchSampler
 from profs_tf.sampling.hncm.sampler import MinedBatchSampler
 from profs_tf.sampling.hncm.selection import ClassMining
@@ -151,7 +151,7 @@ def build_embedder_for(config: Config, normalized: bool) -> tf.keras.Model:
         config.embedding_dim,
         normalize=normalized if config.normalize is None else config.normalize,
         pretrained=config.pretrained_weights,
-        freeze_batch_norm=config.freeze_batch_norm,
+        freeze_batch_norm=frozen_batch_norm(config),
         sync_batch_norm=config.sync_batch_norm,
         seed=config.seed,
     )
@@ -189,13 +189,7 @@ def _build_model(config: Config, num_classes: int, steps_per_epoch: Optional[int
             proximal_weight, steps_per_epoch, config.proximal_decay, staircase=True
         )
     model = ProfsModel(embedder, proximal_weight)
-    optimizer = head_adam(
-        embedder,
-        config.learning_rate,
-        head_multiplier=config.head_multiplier,
-        beta_1=config.beta_1,
-        beta_2=config.beta_2,
-    )
+    optimizer = build_optimizer(config, embedder, loss, steps_per_epoch)
     # With mixed_float16 Keras scales the loss: it wraps this optimizer in a LossScaleOptimizer.
     model.compile(
         optimizer=optimizer,

@@ -9,6 +9,7 @@ from profs_tf.config import Config
 from profs_tf.metrics.scores import evaluate, format_report
 from profs_tf.models.inference import embed
 from profs_tf.runs.factory import build_model
+from profs_tf.runs.fine_tuning import frozen_batch_norm
 from profs_tf.runs.training_run import RunCallbacks, TrainingRun
 from profs_tf.serving.saved_model import save_embedder
 from profs_tf.visual.learning_curves import draw_learning_curves
@@ -83,7 +84,7 @@ def best_epoch(config: Config, best: Mapping[str, float], rows: Sequence[Mapping
     trained = [float(row[monitored]) for row in rows if row["epoch"] != "0" and monitored in row]
     worse = max(trained, default=0.0) < best[monitored]
     ideas = [f"a --learning_rate {'below' if worse else 'other than'} {config.learning_rate:g}"]
-    if config.freeze_batch_norm == "none":
+    if frozen_batch_norm(config) == "none":
         ideas.append("--freeze_batch_norm=statistics")
     return (
         f"0 (the network before training): training {'made it worse' if worse else 'did not improve it'}. "

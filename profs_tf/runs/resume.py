@@ -27,6 +27,13 @@ def resumed_config(saved: Config, given: dict[str, Any]) -> Config:
                 f"`{name}` must stay {getattr(saved, name)} when a run is resumed, got {asked}. "
                 "Leave the flag out, or start another run in another folder."
             )
+    epochs = given.get("epochs", saved.epochs)
+    if epochs != saved.epochs and saved.learning_rate_schedule in ("cosine", "step"):
+        raise ValueError(
+            f"`epochs` must stay {saved.epochs} when a run with `learning_rate_schedule` "
+            f"{saved.learning_rate_schedule} is resumed, got {epochs}: the learning rate follows from it. "
+            "Start another run from this one by --initial_run."
+        )
     return dataclasses.replace(saved, **{name: given[name] for name in _CHANGEABLE if name in given})
 
 

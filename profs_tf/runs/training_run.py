@@ -13,9 +13,11 @@ from profs_tf.datasets.class_split import shared_classes
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.distribution.strategy import is_chief
 from profs_tf.inputs.preprocessing import Preprocessing
+from profs_tf.models.callback_states import Stateful
 from profs_tf.models.profs_model import ProfsModel
 from profs_tf.runs.checkpoint import RunCheckpoint
 from profs_tf.runs.directory import RunFolder
+from profs_tf.runs.fine_tuning import head_warm_up, plateau_schedule
 from profs_tf.runs.log import RunLog
 from profs_tf.runs.loop import progress_callbacks
 from profs_tf.sampling.batch_sampler import BatchSampler
@@ -72,6 +74,7 @@ class RunCallbacks:
         log: Writes log.csv and TensorBoard's scalars.
         board: Writes TensorBoard's histograms, pictures and projector; `recall` calls it.
         checkpoint: Saves the whole state.
+        learning: Change learning rates over time.
     """
 
     projections: ProfsCallback
@@ -79,10 +82,12 @@ class RunCallbacks:
     log: RunLog
     board: EmbeddingBoard
     checkpoint: RunCheckpoint
+    learning: tuple[tf.keras.callbacks.Callback, ...] = ()
 
     def in_order(self, progress: str) -> list[tf.keras.callbacks.Callback]:
         """Returns Keras's list. The checkpoint comes last: it saves what the others did at an epoch's end."""
-        return [self.projections, self.recall, self.log, *progress_callbacks(progress), self.checkpoint]
+        shown = progress_callbacks(progress)
+        return [self.projections, self.recall, self.log, *self.learning, *shown, self.checkpoint]
 
 
 def build_callbacks(run: TrainingRun) -> RunCallbacks:
@@ -110,11 +115,16 @@ def build_callbacks(run: TrainingRun) -> RunCallbacks:
     )
     log = RunLog(folder.log, events, run.sampler.batch_size, recall)
     projections = ProfsCallback(run.sampler)
+    warm_up, plateau = head_warm_up(config), plateau_schedule(config)
+    stateful: dict[str, Stateful] = {"recall": recall, "projections": projections}
+    if plateau is not None:
+        stateful["plateau"] = plateau
     checkpoint = RunCheckpoint(
         folder.checkpoints,
         run.model,
-        {"recall": recall, "projections": projections},
+        stateful,
         config.checkpoint_every_steps,
         restore_from=folder.shared.checkpoints,
     )
-    return RunCallbacks(projections, recall, log, board, checkpoint)
+    learning = tuple(callback for callback in (warm_up, plateau) if callback is not None)
+    return RunCallbacks(projections, recall, log, board, checkpoint, learning)

@@ -26,6 +26,17 @@ RUNS = {
     ),
     "proxy_nca": (("--loss=proxy_nca",), "proxies", lambda: losses.ProxyNCALoss(6, 16, seed=0).proxies),
     "margin": (("--loss=margin",), "boundary", lambda: losses.MarginLoss().boundary),
+    "fine_tuned": (
+        (
+            "--warmup_epochs=1",
+            "--learning_rate_schedule=plateau",
+            "--learning_rate_wait=1",
+            "--weight_decay=0.1",
+            "--freeze_batch_norm=statistics",
+        ),
+        "boundary",
+        lambda: losses.MarginLoss().boundary,
+    ),
 }
 
 
@@ -87,6 +98,8 @@ def assert_equal_to_never_killed(name, seed, never_killed, train_arguments, tmp_
         ("soft_triple", 1),
         ("proxy_nca", 0),
         ("margin", 0),
+        ("fine_tuned", 0),
+        ("fine_tuned", 1),
     ],
 )
 def test_killed_anywhere_and_resumed_equals_never_killed(name, seed, never_killed, train_arguments, tmp_path):

@@ -44,6 +44,15 @@ def test_is_frozen():
         ({"ks": ()}, r"`ks` must be whole numbers >= 1, got \[\]"),
         ({"validation_classes": 0.0}, "`validation_classes` must be > 0.0, got 0.0"),
         ({"validation_classes": 1.0}, "`validation_classes` must be below 1, got 1.0"),
+        ({"learning_rate_factor": 1.0}, "`learning_rate_factor` must be below 1, got 1.0"),
+        (
+            {"learning_rate_wait": 3, "learning_rate_schedule": "cosine"},
+            "`learning_rate_wait` must be left out unless .* is step or plateau, got 3 with cosine",
+        ),
+        (
+            {"warmup_epochs": 5, "epochs": 5},
+            "`warmup_epochs` must be below `epochs` = 5, got 5: the ",
+        ),
         ({"steps_per_projection": 0}, "`steps_per_projection` must be >= 1, got 0"),
     ],
 )

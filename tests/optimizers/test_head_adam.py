@@ -90,6 +90,15 @@ def test_weight_decay_takes_the_base_rate_for_every_variable():
     np.testing.assert_allclose(trained[1], start * (1 - 0.5 * RATE), rtol=1e-6)
 
 
+def test_a_variable_with_multiplier_zero_does_not_decay():
+    optimizer, trained = with_multipliers((None, 0.0, None), weight_decay=0.5)
+    start = values(trained)
+    step(optimizer, [np.ones(variable.shape, "f") for variable in trained], trained)
+    np.testing.assert_array_equal(trained[1], start[1])
+    np.testing.assert_allclose(trained[0], start[0] * (1 - 0.5 * RATE) - RATE, rtol=1e-4)
+    assert [optimizer.multiplier_of(variable) for variable in trained] == [1.0, 0.0, 1.0]
+
+
 def test_sparse_gradients():
     """Rows 0 and 2 of a table, row 0 twice, as an embedding look-up yields them."""
     start = np.arange(8, dtype="f").reshape(4, 2)

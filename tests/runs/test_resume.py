@@ -11,6 +11,14 @@ def test_fewer_epochs_than_taken_are_refused():
             check_epochs(epochs, steps, 40)
 
 
+@pytest.mark.parametrize("schedule", ["cosine", "step"])
+def test_epochs_that_a_schedule_depends_on_must_stay(schedule):
+    saved = Config(epochs=6, learning_rate_schedule=schedule)
+    assert resumed_config(saved, {"epochs": 6}) == saved
+    with pytest.raises(ValueError, match=f"`epochs` must stay 6 when a run with .* {schedule} is resumed"):
+        resumed_config(saved, {"epochs": 7})
+
+
 def test_what_may_change_changes_together():
     saved = Config(batch_size=8, epochs=2)
     given = {"distribute": "mirrored", "cpu_replicas": 2, "epochs": 3}
