@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from profs_tf.utils.deferred_imports import import_with_tensorflow
 from profs_tf.utils.legacy_keras import use_legacy_keras
+from profs_tf.utils.startup_notices import startup_notices_held_back
 from profs_tf.version import __version__
 
 if TYPE_CHECKING:
@@ -95,5 +96,7 @@ def __dir__() -> list[str]:
 
 # Keras loads a model with these classes in it only once they are registered.
 import_with_tensorflow(
-    "profs_tf", ("profs_tf.losses", "profs_tf.optimizers.head_adam", "profs_tf.models.profs_model")
+    "profs_tf",
+    ("profs_tf.losses", "profs_tf.optimizers.head_adam", "profs_tf.models.profs_model"),
+    context=startup_notices_held_back,
 )

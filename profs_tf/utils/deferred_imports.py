@@ -10,21 +10,27 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 
-def import_with_tensorflow(package: str, modules: Sequence[str]) -> None:
+def import_with_tensorflow(
+    package: str,
+    modules: Sequence[str],
+    context: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
+) -> None:
     """Imports modules now if TensorFlow is imported, else as soon as it is.
 
     Args:
         package: The package that the modules belong to.
         modules: Their full names.
+        context: Gives a context manager for the import of TensorFlow.
     """
-    watch = _ImportWatch(package, modules)
+    watch = _ImportWatch(package, modules, context)
     if not watch.import_if_due():
         sys.meta_path.insert(0, watch)
 
@@ -37,8 +43,10 @@ class _ImportWatch(MetaPathFinder):
 
     _libraries = ("tensorflow", "keras", "tf_keras")
 
-    def __init__(self, package: str, modules: Sequence[str]) -> None:
-        self._package, self._modules = package, modules
+    def __init__(
+        self, package: str, modules: Sequence[str], context: Callable[[], AbstractContextManager[Any]]
+    ) -> None:
+        self._package, self._modules, self._context = package, modules, context
         self._depth = 0
         self._is_done = False
 
@@ -59,7 +67,8 @@ class _ImportWatch(MetaPathFinder):
         def execute_and_import(module: ModuleType) -> None:
             self._depth += 1
             try:
-                execute(module)
+                with self._context() if module.__name__ == "tensorflow" else contextlib.nullcontext():
+                    execute(module)
             finally:
                 self._depth -= 1
             self.import_if_due()
