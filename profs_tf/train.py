@@ -36,7 +36,7 @@ from profs_tf.runs.factory import (
 from profs_tf.runs.finalize import export_best
 from profs_tf.runs.fine_tuning import with_frozen_batch_norm
 from profs_tf.runs.loop import PROGRESS, fit_from_step, progress_for_output
-from profs_tf.runs.provenance import check_initial_weights
+from profs_tf.runs.provenance import with_weights_file
 from profs_tf.runs.resume import restore_state, resumed_config
 from profs_tf.runs.training_run import RunCallbacks, TrainingRun, build_callbacks
 from profs_tf.runs.warm_start import find_initial_run
@@ -126,10 +126,10 @@ def build_run(
     # Whether the loss fits the batches is known before any data is read.
     sampling_rules(config)
     initial_run = None if resume else find_initial_run(config)
-    if not resume:
-        config = with_frozen_batch_norm(config, None if initial_run is None else initial_run.read_config())
     train_images, test_images = load_data(config)
-    check_initial_weights(config)
+    if not resume:
+        config = with_weights_file(config)
+        config = with_frozen_batch_norm(config, None if initial_run is None else initial_run.read_config())
     check_ks(config.ks, len(test_images) - 1)
     preprocessing = build_preprocessing(config, train_images)
     # Draws the representatives of each projection of M steps, and the batches around them.

@@ -42,12 +42,21 @@ class PublishedWeights:
         license: The terms of use, as the publisher states them.
         file_format: What ``pretrained`` reads: a noun phrase that follows "must be".
         url: Where the file can be downloaded.
+        files: Names of the file that ``pretrained`` reads, for a search in a folder.
+        checksum: What the publisher states to check the download by; "" if nothing.
     """
 
     origin: str
     license: str
     file_format: str
     url: str
+    files: tuple[str, ...] = ()
+    checksum: str = ""
+
+    def __str__(self) -> str:
+        """Returns the file that ``pretrained`` reads and where to get it, as part of a sentence."""
+        checksum = f" ({self.checksum})" if self.checksum else ""
+        return f"{self.file_format}, published at {self.url}{checksum}"
 
 
 @dataclass(frozen=True)
@@ -117,8 +126,8 @@ class Backbone:
             if pretrained is None or self.published is None or glob.glob(f"{glob.escape(str(pretrained))}*"):
                 raise
             raise ValueError(
-                f"{str(error).rstrip('.')}. {self.name} takes {self.published.file_format}, published at "
-                f"{self.published.url}: download it and pass --pretrained=FILE."
+                f"{str(error).rstrip('.')}. {self.name} takes {self.published}: "
+                "download it and pass --pretrained=FILE."
             ) from error
         if pretrained is not None or self.own_weights:
             check_finite(network, *(("pretrained", pretrained) if pretrained else ("backbone", self.name)))

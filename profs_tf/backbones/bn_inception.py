@@ -67,6 +67,8 @@ _MAX_POOLED = "inception_5b"
         license="the file states no license",
         file_format="a PyTorch state dict",
         url="http://data.lip6.fr/cadene/pretrainedmodels/bn_inception-52deb4733.pth",
+        files=("bn_inception-52deb4733.pth",),
+        checksum="its SHA-256 starts with 52deb4733",
     ),
 )
 def bn_inception(

@@ -44,6 +44,12 @@ _STAGES = (
     (1, 3, 1, 6, 320),
 )
 _EPSILON = 1e-3
+# The files in the packages, whose names end with the start of their SHA-256.
+_FILES = (
+    "efficientnet-lite0-57934424.pth",
+    "efficientnet-lite1-77cc7160.pth",
+    "efficientnet-lite2-9656183e.pth",
+)
 _IMAGENET = "imagenet"
 
 
@@ -71,6 +77,7 @@ def _efficientnet_lite(variant: int, width: float, depth: float) -> Backbone:
         license="Apache License 2.0",
         file_format='"imagenet" or the path of a PyTorch state dict',
         url="https://github.com/tensorflow/tpu/tree/master/models/official/efficientnet/lite",
+        files=(_FILES[variant],),
     )
     return Backbone(name, build, min_size=1, published=published)
 

@@ -60,6 +60,8 @@ _BLOCKS_5 = {
         license="released for unrestricted use",
         file_format="an .npz file of Caffe's blobs (profs_tf/backbones/weights/caffe.py makes one)",
         url="http://dl.caffe.berkeleyvision.org/bvlc_googlenet.caffemodel",
+        files=("bvlc_googlenet.npz",),
+        checksum="SHA-1 of the caffemodel: 405fc5acd08a3bb12de8ee5e23a96bec22f08204",
     ),
 )
 def googlenet(

@@ -56,6 +56,7 @@ _MISNAMED = {"Mixed_5b.Branch_2.Conv2d_0b_3x3": "Mixed_5b.Branch_2.Conv2d_0a_3x3
         license="its repository is under the Apache License 2.0",
         file_format="a TensorFlow checkpoint of TF-Slim",
         url="http://download.tensorflow.org/models/inception_v1_2016_08_28.tar.gz",
+        files=("inception_v1.ckpt",),
     )
 )
 def inception_v1(

@@ -52,6 +52,7 @@ _CHANNEL_MULTIPLIER = 8
         license="its repository is under the Apache License 2.0",
         file_format="a TensorFlow checkpoint of TF-Slim",
         url="http://download.tensorflow.org/models/inception_v2_2016_08_28.tar.gz",
+        files=("inception_v2.ckpt",),
     )
 )
 def inception_v2(

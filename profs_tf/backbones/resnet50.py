@@ -41,6 +41,8 @@ IMAGENET_MEAN_RGB = (123.68, 116.779, 103.939)
         file_format='"imagenet", which downloads, or an HDF5 file',
         url="https://storage.googleapis.com/tensorflow/keras-applications/resnet/"
         "resnet50_weights_tf_dim_ordering_tf_kernels_notop.h5",
+        files=("resnet50_weights_tf_dim_ordering_tf_kernels_notop.h5",),
+        checksum="MD5 4d473c1dd8becc155b73f8504c6f6626",
     ),
 )
 def resnet50(

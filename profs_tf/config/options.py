@@ -99,6 +99,11 @@ class Config:
         "File with published weights of the backbone, or converted by tools/convert_weights.py. Default, or "
         "none: random weights.",
     )
+    weights_dir: Optional[str] = option(
+        None,
+        "Folder that is searched for the published weights of the backbone by their file names, or for "
+        "--pretrained.",
+    )
     require_pretrained: bool = option(
         False, "Whether a run without pretrained weights is refused, unless --pretrained=none asks for it."
     )

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from profs_tf.runs.fine_tuning import frozen_batch_norm
 from profs_tf.runs.training_run import TrainingRun
 
 
@@ -12,10 +13,12 @@ def banner(run: TrainingRun) -> str:
     replicas = run.strategy.num_replicas_in_sync
     if replicas > 1:
         devices += f" ({replicas} replicas, {sampler.batch_size // replicas} images of a batch each)"
-    weights = f", first those of {config.initial_run}" if config.initial_run is not None else ""
+    frozen = {"statistics": "statistics", "all": "all of it"}.get(frozen_batch_norm(config))
+    batch_norm = "" if frozen is None else f"\nfrozen batch normalization: {frozen}"
     return (
         f"{config.method} with the {config.loss} loss, {config.backbone} on {devices}, "
-        f"{run.model.embedder.count_params():,} weights{weights}\n"
+        f"{run.model.embedder.count_params():,} weights\n"
+        f"weights: {run.folder.read_origin()}{batch_norm}\n"
         f"training: {len(run.train_images):,} images of {run.train_images.num_classes:,} classes, "
         f"{_tested(run)}\n"
         f"batches of {sampler.batch_size}: {sampler.classes_per_batch} classes x {sampler.images_per_class} "

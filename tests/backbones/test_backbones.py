@@ -61,7 +61,7 @@ def test_published_weights_have_origin_license_format_and_address():
     published = {name: backbones.get(name).published for name in backbones.names()}
     assert [name for name, weights in published.items() if weights is None] == ["conv4"]
     for weights in filter(None, published.values()):
-        assert all((weights.origin, weights.license, weights.file_format))
+        assert all((weights.origin, weights.license, weights.file_format, weights.files))
         assert re.match("https?://", weights.url)
 
 

@@ -106,4 +106,4 @@ def test_without_a_network_one_line_says_where_the_file_is(monkeypatch, tmp_path
     assert "\n" not in text
     assert "got 'imagenet': Name or service not known. resnet50 takes" in text
     assert text.count("https://storage.googleapis.com/") == 1
-    assert text.endswith(f"published at {resnet50.published.url}: download it and pass --pretrained=FILE.")
+    assert text.endswith(f"takes {resnet50.published}: download it and pass --pretrained=FILE.")

@@ -100,7 +100,7 @@ def test_begins_where_another_run_was_best(whole_run, train_arguments, tmp_path)
     folder = tmp_path / "on"
     options = (*SHORT, f"--initial_run={whole_run[0]}", "--progress=none")
     done = run_command("train", *train_arguments, *options, f"--output_dir={folder}")
-    assert f"first those of {whole_run[0]}" in done.stdout
+    assert f"\nweights: of the best epoch of the run {whole_run[0]}" in done.stdout
     best = json.loads((whole_run[0] / "metrics.json").read_text())["best"]
     assert float(log_rows(folder)[0]["recall@1"]) == best["recall@1"]
     origin = (folder / "initial_weights.txt").read_text()
@@ -252,3 +252,17 @@ def test_a_network_that_training_does_not_improve_is_exported_as_it_was(train_ar
     assert "Best epoch: 0 (the network before training): training did not improve it." in done.stdout
     evaluated = run_command("evaluate", f"--embedder={folder / 'embedder'}", "--ks=1")
     assert f"{100 * metrics['untrained']['recall@1']:.2f}" in evaluated.stdout
+
+
+def test_weights_that_are_missing_are_named_before_any_work(pictures, tmp_path):
+    done = run_command(
+        "train",
+        f"--dataset=folder:{pictures}",
+        "--backbone=inception_v1",
+        f"--weights_dir={tmp_path}",
+        f"--output_dir={tmp_path / 'run'}",
+        expected=2,
+    )
+    assert f"--weights_dir must hold weights of inception_v1, but there is no {tmp_path}/incep" in done.stderr
+    assert "inception_v1_2016_08_28.tar.gz" in done.stderr
+    assert not (tmp_path / "run").exists()

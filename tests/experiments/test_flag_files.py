@@ -14,7 +14,7 @@ from profs_tf import backbones, train
 from profs_tf.cli import config_flags
 from profs_tf.config import Config
 from profs_tf.runs.factory import build_loss, build_sampler
-from profs_tf.runs.provenance import check_initial_weights
+from profs_tf.runs.provenance import with_weights_file
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "experiments"
@@ -120,8 +120,8 @@ def test_random_weights_have_to_be_asked_for(data_set):
     with pytest.raises(
         ValueError, match="`pretrained` must be given, since these settings need a pretrained"
     ):
-        check_initial_weights(parse_row("margin_profs", data_set))
-    check_initial_weights(parse([f"--flagfile=experiments/{data_set}.flags", "--pretrained=none"]))
+        with_weights_file(parse_row("margin_profs", data_set))
+    with_weights_file(parse([f"--flagfile=experiments/{data_set}.flags", "--pretrained=none"]))
 
 
 def header(file):

@@ -5,7 +5,7 @@ import pytest
 from profs_tf import backbones
 from profs_tf.config import Config
 from profs_tf.runs.directory import RunFolder
-from profs_tf.runs.provenance import check_initial_weights, origin_of
+from profs_tf.runs.provenance import origin_of, with_weights_file
 
 
 @pytest.mark.parametrize(
@@ -80,11 +80,66 @@ def test_of_a_run_that_wrote_none_says_what_its_configuration_says(tmp_path):
 def test_settings_that_need_pretrained_weights_refuse_random_ones_unless_told_otherwise(backbone, message):
     config = Config(backbone=backbone, require_pretrained=True)
     with pytest.raises(ValueError, match=f"`pretrained` must be given, since .*{message}"):
-        check_initial_weights(config)
+        with_weights_file(config)
     for chosen in ({"pretrained": "none"}, {"pretrained": "a file"}, {"initial_run": "runs/other"}):
-        check_initial_weights(dataclasses.replace(config, **chosen))
-    check_initial_weights(dataclasses.replace(config, require_pretrained=False))
-    check_initial_weights(dataclasses.replace(config, backbone="keras_cv:resnet18_imagenet"))
+        with_weights_file(dataclasses.replace(config, **chosen))
+    with_weights_file(dataclasses.replace(config, require_pretrained=False))
+    with_weights_file(dataclasses.replace(config, backbone="keras_cv:resnet18_imagenet"))
+
+
+@pytest.mark.parametrize(
+    ("backbone", "name", "made"),
+    [
+        ("inception_v1", "inception_v1.ckpt", "inception_v1.ckpt.index"),
+        ("inception_v1", "inception_v1.ckpt", "inception_v1.ckpt"),
+        ("bn_inception", "bn_inception-52deb4733.pth", None),
+        ("bn_inception", "bn_inception.h5", None),
+        ("efficientnet_lite1", "efficientnet-lite1-77cc7160.pth", None),
+    ],
+)
+def test_a_folder_of_weights_is_searched_for_published_names(backbone, name, made, tmp_path):
+    config = Config(backbone=backbone, weights_dir=str(tmp_path), require_pretrained=True)
+    with pytest.raises(
+        FileNotFoundError, match=f"`weights_dir` must hold weights of {backbone}, but there is "
+    ):
+        with_weights_file(config)
+    (tmp_path / (made or name)).write_bytes(b"")
+    assert with_weights_file(config).pretrained == str(tmp_path / name)
+    for other in ({"pretrained": "none"}, {"initial_run": "run"}):
+        assert with_weights_file(dataclasses.replace(config, **other)).pretrained == other.get("pretrained")
+
+
+def test_a_missing_file_is_named_with_where_it_was_looked_for_and_where_it_is_published(tmp_path):
+    config = Config(backbone="bn_inception", weights_dir=str(tmp_path))
+    with pytest.raises(FileNotFoundError) as error:
+        with_weights_file(config)
+    for part in (
+        f"there is no {tmp_path}/bn_inception-52deb4733.pth and no {tmp_path}/bn_inception.h5.",
+        "a PyTorch state dict, published at http://data.lip6.fr/",
+        "(its SHA-256 starts with 52deb4733)",
+        "--pretrained=none",
+    ):
+        assert part in str(error.value)
+
+
+def test_a_file_name_is_looked_for_in_the_folder_of_weights(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "weights"
+    folder.mkdir()
+    (folder / "mine.pth").write_bytes(b"")
+    (tmp_path / "here.pth").write_bytes(b"")
+    config = Config(backbone="bn_inception", weights_dir="weights", pretrained="mine.pth")
+    assert with_weights_file(config).pretrained == "weights/mine.pth"
+    assert with_weights_file(dataclasses.replace(config, pretrained="here.pth")).pretrained == "here.pth"
+    with pytest.raises(FileNotFoundError, match="there is no weights/other.pth. bn_inc"):
+        with_weights_file(dataclasses.replace(config, pretrained="other.pth"))
+    imagenet = Config(backbone="resnet50", weights_dir="weights", pretrained="imagenet")
+    assert with_weights_file(imagenet) == imagenet
+
+
+def test_a_network_without_published_weights_has_none_to_search_for():
+    with pytest.raises(ValueError, match="`weights_dir` must be left out for conv4, which has no published"):
+        with_weights_file(Config(backbone="conv4", weights_dir="."))
 
 
 def test_none_is_random():
