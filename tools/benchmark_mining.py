@@ -1,16 +1,15 @@
-"""Measures what hard negative class mining adds to training, beside a step of the network that it feeds.
+"""Measures the cost of hard negative class mining relative to a training step.
 
     python tools/benchmark_mining.py
     python tools/benchmark_mining.py --batch_size=32 --steps=3      # with less memory; overstates the ratios
 
-Mining is measured whole, on a full memory: taking a step's embeddings in, on the trainer's side and on the
-sampler's, and choosing the classes of a batch, less what an ordinary batch takes to draw. Its ratio is to a
-training step of the backbone at the same batch size. All of it happens beside the step, in the sampler's
-thread, but what the trainer's side does; the ratio counts it as if it did not. Measurements take turns, so
-that what else the machine does falls on all of them.
+The cost has all parts, on a full memory: storing a step's embeddings, by the trainer and by the sampler, and
+choosing the classes of a batch, minus the time to draw an ordinary batch. It is divided by the time of a
+training step of the backbone with the same batch size, although all but the trainer's part runs beside the
+step, in the sampler's thread. Measurements take turns, so that other load affects all of them.
 
 Then trains through the pipeline, with and without mining in turn, and prints how long the training thread
-waits for a batch. Ends with status 1 if a ratio is above its bound.
+waits for a batch. Exits with status 1 if a ratio is above its bound.
 """
 
 import argparse
@@ -56,7 +55,7 @@ def labels_of(num_classes: int) -> np.ndarray:
 
 
 class Mining:
-    """Mining without a network: what it computes for each batch, and what an ordinary sampler does."""
+    """Mining without a network, and an ordinary sampler to compare with."""
 
     def __init__(self, num_classes: int, arguments: argparse.Namespace):
         """Fills a memory with embeddings of all classes."""
@@ -76,11 +75,11 @@ class Mining:
             self.mined()
 
     def mined(self) -> float:
-        """One mined batch with all that belongs to it, the sampler's part and the trainer's; its seconds."""
+        """Seconds of one mined batch, the parts of sampler and trainer together."""
         begin = time.perf_counter()
         batch = next(self._batches)
         drawn = time.perf_counter()
-        # The step between: it computes these embeddings in any case.
+        # The training step between computes these embeddings in any case.
         classes = batch.labels[: self._count]
         message = StepEmbeddings(batch.step, classes, self._embeddings[classes])
         computed = time.perf_counter()
@@ -89,7 +88,7 @@ class Mining:
         return drawn - begin + time.perf_counter() - computed
 
     def plain(self) -> float:
-        """One ordinary batch; its seconds."""
+        """Seconds of one ordinary batch."""
         begin = time.perf_counter()
         self._plain.batch(self._step)
         self._step += 1
@@ -97,7 +96,7 @@ class Mining:
 
 
 def build_model(arguments: argparse.Namespace) -> profs.ProfsModel:
-    """Returns the compiled model, which both kinds of training take turns with."""
+    """Returns the compiled model that both kinds of training share."""
     embedder = profs.build_embedder(arguments.backbone, arguments.embedding_dim, seed=0)
     model = profs.ProfsModel(embedder)
     model.compile(profs.head_adam(embedder, 1e-5), profs.losses.MarginLoss())
@@ -108,7 +107,7 @@ class Training:
     """Training through the pipeline, one step at a time."""
 
     def __init__(self, sampler: BatchSampler, model: profs.ProfsModel, arguments: argparse.Namespace):
-        """Begins."""
+        """Starts training."""
         random = np.random.default_rng(0)
         pixels = random.integers(0, 256, (sampler.table.num_images, SMALL, SMALL, 3), np.uint8)
         images = ImageList.from_labels(pixels, labels_of(sampler.num_classes))
@@ -121,7 +120,7 @@ class Training:
         self._batches = iter(dataset)
 
     def step(self, train) -> tuple:
-        """Takes a step by a compiled function; returns the seconds waited for its batch, and the step's."""
+        """Takes a step by a compiled function; returns the seconds of waiting and of the step."""
         begin = time.perf_counter()
         batch = next(self._batches)
         waited = time.perf_counter() - begin
@@ -131,7 +130,7 @@ class Training:
         return waited, time.perf_counter() - begin - waited
 
     def end(self) -> None:
-        """Lets the sampler's thread go."""
+        """Ends training and the sampler's thread."""
         self._link.on_train_end()
 
 

@@ -63,36 +63,41 @@ class NearestCenters:
         numbers, scores = zip(*parts)
         return np.concatenate(numbers), np.concatenate(scores)
 
-    def list_above(
-        self, centers: np.ndarray, bounds: np.ndarray
+    def list_close(
+        self, images: np.ndarray, others: np.ndarray, norms_sq: np.ndarray, limits_sq: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Lists the pairs of an image and a center whose score is above the image's bound.
+        """Lists pairs of an image and another whose squared distance is below the limit of either.
 
         Args:
-            centers: float32 `[m, D]`.
-            bounds: float32 `[N]`.
+            images: int64 `[n]`.
+            others: int64 `[m]`.
+            norms_sq: float64 `[N]`, squared norms.
+            limits_sq: float64 `[N]`, the limits.
 
         Returns:
-            Images (ascending) and centers, int64 `[n]` each, and scores, float32 `[n]`. O(N m D).
+            The image and the other of each pair, int64 `[p]` each, and squared distances, float64 `[p]`. O(n
+            m D).
         """
-        tiles = self._tiles(centers)
+        tiles = self._tiles(self.points[others, :-1])
+        limits = (limits_sq / -2).astype(np.float32)
 
-        def above(block: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            first, found = block * _BLOCK, []
-            limits = bounds[first : first + _BLOCK, None]
-            for number, tile in enumerate(tiles):
-                scores = self._product(self._blocks[block], tile)
-                places = np.flatnonzero(scores > limits)
-                images, columns = np.divmod(places, scores.shape[1])
-                found.append((images + first, columns + number * _BLOCK, scores.ravel()[places]))
-            images, columns, scores = (np.concatenate(parts) for parts in zip(*found))
-            if len(tiles) > 1:
-                order = np.argsort(images, kind="stable")
-                images, columns, scores = images[order], columns[order], scores[order]
-            return images, columns, scores
+        def search(block: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            rows, found = images[block], []
+            left = self._product.prepare(self.points[rows])
+            half_norms = (norms_sq[rows, None] / 2).astype(np.float32)
+            for columns, tile in zip(_slices(len(others)), tiles):
+                scores = self._product(left, tile)
+                # Minus half the squared distances.
+                halves = scores - half_norms
+                close = (halves > limits[rows, None]) | (halves > limits[others[columns]])
+                row, column = np.divmod(np.flatnonzero(close), close.shape[1])
+                distances_sq = np.maximum(norms_sq[rows[row]] - 2.0 * scores[row, column], 0)
+                found.append((rows[row], others[columns][column], distances_sq))
+            first, second, distances_sq = (np.concatenate(parts) for parts in zip(*found))
+            return first, second, distances_sq
 
-        images, columns, scores = zip(*in_threads(above, range(len(self._blocks))))
-        return np.concatenate(images), np.concatenate(columns), np.concatenate(scores)
+        first, second, distances_sq = zip(*in_threads(search, _slices(len(images))))
+        return np.concatenate(first), np.concatenate(second), np.concatenate(distances_sq)
 
     def _tiles(self, centers: np.ndarray) -> list[Prepared]:
         half_norms = np.einsum("md,md->m", centers, centers, dtype=np.float64) / 2

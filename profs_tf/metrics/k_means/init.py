@@ -99,7 +99,7 @@ class _Gains:
 
     Attributes:
         distances_sq: float64 `[N]`, each image's squared distance to the nearest center.
-        of: float64 `[N]`, the gains of the images that were added.
+        of: float64 `[N]`, the gains of the images that were added; of others, less than their gains.
     """
 
     def __init__(self, nearest: NearestCenters, norms_sq: np.ndarray, first: int) -> None:
@@ -109,38 +109,29 @@ class _Gains:
         self.distances_sq = np.maximum(norms_sq - 2.0 * scores, 0)
         self.distances_sq[first] = 0
         self._added = np.zeros(len(norms_sq), bool)
-        # The pairs of an image and one that was added, `[E]` each, in the order of the images.
+        # Pairs of an image and another that would be its nearest center, `[E]` each.
         self._images, self._others = np.empty((2, 0), np.int64)
         self._pairs_sq, self._pair_gains = np.empty((2, 0))
 
     def add(self, images: np.ndarray) -> None:
         """Finds the gains of images, int64 `[n]`, that may repeat or have been added before. O(n N D)."""
         new = np.unique(images[~self._added[images]])
-        self._added[new] = True
-        kept = self._pair_gains > 0
-        columns = [self._images[kept], self._others[kept], self._pairs_sq[kept]]
         if len(new):
-            # The scores of the nearest centers.
-            best = ((self._norms_sq - self.distances_sq) / 2).astype(np.float32)
-            rows, numbers, scores = self._nearest.list_above(self._nearest.points[new, :-1], best)
-            found = rows, new[numbers], np.maximum(self._norms_sq[rows] - 2.0 * scores, 0)
-            order = np.argsort(np.concatenate([columns[0], rows]), kind="stable")
-            columns = [np.concatenate(both)[order] for both in zip(columns, found)]
-        self._images, self._others, self._pairs_sq = columns
+            # A comparison serves both images of a pair: those added before have been compared with these.
+            rest = np.flatnonzero(~self._added)
+            self._added[new] = True
+            ones, others, pairs_sq = self._nearest.list_close(rest, new, self._norms_sq, self.distances_sq)
+            closer = pairs_sq < self.distances_sq[ones]
+            # The new images were compared with each other both ways.
+            back = (pairs_sq < self.distances_sq[others]) & ~self._added[ones]
+            kept = self._pair_gains > 0
+            self._images = np.concatenate([self._images[kept], ones[closer], others[back]])
+            self._others = np.concatenate([self._others[kept], others[closer], ones[back]])
+            self._pairs_sq = np.concatenate([self._pairs_sq[kept], pairs_sq[closer], pairs_sq[back]])
         self._pair_gains = np.maximum(self.distances_sq[self._images] - self._pairs_sq, 0)
-        self._index()
-
-    def _index(self) -> None:
-        """Finds where the pairs of each image are, and sums gains."""
-        from scipy.sparse import csr_matrix
-
-        size = len(self._added)
-        self._begins = np.searchsorted(self._images, np.arange(size + 1))
-        # Transposing sorts by the other image in linear time.
-        numbers = np.arange(len(self._images))
-        by_other = csr_matrix((numbers, self._others, self._begins), (size, size)).tocsc()
-        self._by_other, self._other_begins = by_other.data, by_other.indptr
-        self.of = np.bincount(self._others, self._pair_gains, size)
+        self._by_image, self._image_begins = _group(self._images, len(self._added))
+        self._by_other, self._other_begins = _group(self._others, len(self._added))
+        self.of = np.bincount(self._others, self._pair_gains, len(self._added))
 
     def accept(self, image: int) -> None:
         """Makes an image that was added a center. O(its pairs and theirs)."""
@@ -149,8 +140,19 @@ class _Gains:
         images = self._images[own]
         self.distances_sq[images] = self._pairs_sq[own]
         self.distances_sq[image] = 0
-        sizes = self._begins[images + 1] - self._begins[images]
-        pairs = np.arange(sizes.sum()) + np.repeat(self._begins[images] - np.cumsum(sizes) + sizes, sizes)
+        begins = self._image_begins[images]
+        sizes = self._image_begins[images + 1] - begins
+        pairs = self._by_image[np.arange(sizes.sum()) + np.repeat(begins - np.cumsum(sizes) + sizes, sizes)]
         gains = np.maximum(np.repeat(self.distances_sq[images], sizes) - self._pairs_sq[pairs], 0)
         np.subtract.at(self.of, self._others[pairs], self._pair_gains[pairs] - gains)
         self._pair_gains[pairs] = gains
+
+
+def _group(keys: np.ndarray, num_keys: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions in `keys` `[E]` by key, and where each key begins, int `[E]` and `[num_keys + 1]`. O(E)."""
+    from scipy.sparse import csr_matrix
+
+    # Transposing a sparse matrix is a counting sort.
+    rows = (np.arange(len(keys)), keys, np.arange(len(keys) + 1))
+    columns = csr_matrix(rows, (len(keys), num_keys)).tocsc()
+    return columns.data, columns.indptr

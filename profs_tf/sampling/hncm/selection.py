@@ -11,6 +11,7 @@ from typing import Optional
 import numpy as np
 
 from profs_tf.sampling.hncm.memory import ClassMemory
+from profs_tf.sampling.schedule import check_whole
 
 STRATEGIES = ("nearest", "greedy")
 
@@ -37,7 +38,7 @@ class ClassMining:
     strategy: str = "nearest"
 
     def __post_init__(self) -> None:
-        if self.hard_classes_per_seed < 1:
+        if check_whole("hard_classes_per_seed", self.hard_classes_per_seed) < 1:
             raise ValueError(f"`hard_classes_per_seed` must be >= 1, got {self.hard_classes_per_seed}.")
         if self.strategy not in STRATEGIES:
             raise ValueError(f"`strategy` must be one of {', '.join(STRATEGIES)}, got {self.strategy!r}.")

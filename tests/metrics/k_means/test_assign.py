@@ -25,7 +25,17 @@ def test_blocks_of_products_give_what_all_scores_give(backend, seed, block):
         np.testing.assert_allclose(best, scores.max(axis=1), atol=1e-5)
         some = generator.permutation(60)[:9]
         np.testing.assert_array_equal(nearest.find(centers, some)[0], numbers[some])
-        bounds = np.quantile(scores, 0.8, axis=1).astype(np.float32)
-        images, columns, above = nearest.list_above(centers, bounds)
-    np.testing.assert_array_equal(np.stack([images, columns]), np.nonzero(scores > bounds[:, None]))
-    np.testing.assert_allclose(above, scores[images, columns], atol=1e-5)
+        norms_sq = (nearest.points[:, :-1].astype(np.float64) ** 2).sum(axis=1)
+        limits_sq = generator.uniform(0, 1, 60)
+        images, others = generator.permutation(60)[:40], generator.permutation(60)[:25]
+        first, second, distances_sq = nearest.list_close(images, others, norms_sq, limits_sq)
+    between = ((nearest.points[:, None].astype(np.float64) - nearest.points) ** 2).sum(axis=-1)
+    np.testing.assert_allclose(distances_sq, between[first, second], atol=1e-5)
+    listed = set(zip(first.tolist(), second.tolist()))
+    assert len(listed) == len(first)
+    for image in images.tolist():
+        for other in others.tolist():
+            limit = max(limits_sq[image], limits_sq[other])
+            # What float32 rounds is decided by neither.
+            if abs(between[image, other] - limit) > 1e-5:
+                assert ((image, other) in listed) == (between[image, other] < limit)

@@ -135,6 +135,7 @@ def test_an_empty_memory_gives_an_ordinary_batch():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({"hard_classes_per_seed": 2.5}, "`hard_classes_per_seed` must be a whole number, got 2.5"),
         ({"hard_classes_per_seed": 0}, "`hard_classes_per_seed` must be >= 1, got 0"),
         ({"strategy": "hardest"}, "`strategy` must be one of nearest, greedy, got 'hardest'"),
     ],
