@@ -14,7 +14,7 @@ from profs_tf.cli.flag_types import check_values, define_flag
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.runs.directory import RunFolder
-from profs_tf.runs.factory import build_model, build_preprocessing, build_sampler, load_data
+from profs_tf.runs.factory import build_best_embedder, build_preprocessing, build_sampler, load_data
 from profs_tf.runs.log import metrics_of_run
 from profs_tf.serving.formats import CARD, FORMATS, SAVED_MODEL, check_formats, export_embedder, sample_of
 from profs_tf.serving.model_card import Trained, model_card
@@ -59,7 +59,7 @@ def main(values: flags.FlagValues) -> None:
     config = folder.read_config()
     train_images, test_images = load_data(config)
     preprocessing = build_preprocessing(config, train_images)
-    embedder = trained_embedder(config, train_images.num_classes, folder)
+    embedder = build_best_embedder(config, folder.best_weights)
     float32_config = dataclasses.replace(config, precision="float32")
     differences = export_embedder(
         output,
@@ -75,7 +75,7 @@ def main(values: flags.FlagValues) -> None:
         ),
         portable_embedder=embedder
         if config == float32_config
-        else trained_embedder(float32_config, train_images.num_classes, folder),
+        else build_best_embedder(float32_config, folder.best_weights),
     )
     for name, difference in differences.items():
         print(f"{name}: {output / FORMATS[name].file} (differs by {difference:.1e})")
@@ -112,13 +112,6 @@ def describe_run(
         metrics=metrics_of_run(folder, config.ks),
         origin=folder.read_origin(),
     )
-
-
-def trained_embedder(config: Config, num_classes: int, folder: RunFolder) -> tf.keras.Model:
-    """Returns the embedder with the best epoch's weights."""
-    embedder = build_model(config, num_classes, steps_per_epoch=1).embedder
-    embedder.load_weights(str(folder.best_weights)).expect_partial()
-    return embedder
 
 
 def loss_options_of(config: Config) -> dict[str, Any]:

@@ -21,18 +21,21 @@ from profs_tf.distribution.strategy import (
 )
 from profs_tf.inputs.cache import cached
 from profs_tf.inputs.decoding import naming_unreadable_files
+from profs_tf.inputs.features import feature_pipeline
 from profs_tf.inputs.pipeline import train_pipeline
 from profs_tf.metrics.arguments import check_ks
 from profs_tf.runs.banner import banner
 from profs_tf.runs.checkpoint import TrainingInterruptedError
 from profs_tf.runs.directory import RunFolder
 from profs_tf.runs.factory import (
+    build_embedder_for,
     build_model,
     build_preprocessing,
     build_sampler,
     load_data,
     sampling_rules,
 )
+from profs_tf.runs.features import compute_features
 from profs_tf.runs.finalize import export_best
 from profs_tf.runs.fine_tuning import with_frozen_batch_norm
 from profs_tf.runs.loop import PROGRESS, fit_from_step, progress_for_output
@@ -139,16 +142,23 @@ def build_run(
     per_replica_batch_size(strategy, sampler.batch_size)
     # The embedder with its weights theta, the loss, and the pull towards the anchor theta^(k).
     with strategy.scope():
-        model = build_model(config, sampler.num_classes, steps_per_epoch)
-    folder.check_space(model.embedder.count_params())
+        embedder = build_embedder_for(config)
+        model = build_model(config, sampler.num_classes, steps_per_epoch, embedder)
+    folder.check_space(embedder.count_params())
     if not resume:
         folder.create(config)
     if initial_run is not None:
         folder.write_origin(initial_run.read_origin())
+    shown = progress != "none"
+    # Features are computed from each image once.
+    cache = "none" if config.train_layers == "head" and config.cache == "auto" else config.cache
     train_images, test_images = (
-        cached(images, preprocessing, config.cache, config.cache_dir, progress=progress != "none")
+        cached(images, preprocessing, cache, config.cache_dir, progress=shown)
         for images in (train_images, test_images)
     )
+    features = None
+    if config.train_layers == "head":
+        features = compute_features(config, embedder, train_images, test_images, preprocessing, shown)
     return TrainingRun(
         config,
         strategy,
@@ -157,9 +167,11 @@ def build_run(
         test_images,
         preprocessing,
         sampler,
+        embedder,
         model,
         steps_per_epoch,
         progress,
+        features,
     )
 
 
@@ -174,7 +186,10 @@ def fit(run: TrainingRun, callbacks: RunCallbacks) -> None:
     """
     if run.is_chief:
         print(banner(run), flush=True)
-    batches = train_pipeline(run.train_images, run.sampler, run.preprocessing, strategy=run.strategy)
+    if run.features is not None:
+        batches = feature_pipeline(run.features.train, run.sampler)
+    else:
+        batches = train_pipeline(run.train_images, run.sampler, run.preprocessing, strategy=run.strategy)
     try:
         with callbacks.checkpoint.saving_on_signals():
             fit_from_step(

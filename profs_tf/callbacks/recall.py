@@ -3,13 +3,14 @@
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import numpy as np
 import tensorflow as tf
 
 from profs_tf.callbacks.overfitting import OverfittingWatch
 from profs_tf.datasets.image_list import ImageList
+from profs_tf.inputs.features import FeatureList
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.metrics.arguments import check_ks
 from profs_tf.metrics.scores import CLUSTERING, evaluate
@@ -35,7 +36,7 @@ class RecallCallback(tf.keras.callbacks.Callback):
 
     def __init__(
         self,
-        image_list: ImageList,
+        image_list: Union[ImageList, FeatureList],
         ks: Sequence[int] = (1, 2, 4, 8),
         *,
         preprocessing: Optional[Preprocessing] = None,
@@ -49,11 +50,12 @@ class RecallCallback(tf.keras.callbacks.Callback):
         verbose: bool = True,
         on_embeddings: Optional[Callable[[int, np.ndarray], None]] = None,
         last_epoch: Optional[int] = None,
+        whole_embedder: Optional[tf.keras.Model] = None,
     ) -> None:
         """Prepares evaluation on a split.
 
         Args:
-            image_list: the test split; none of its classes should be among the training classes.
+            image_list: The test split, or its features; none of its classes should train.
             ks: the K of Recall@K.
             preprocessing: None takes `images.preprocessing_for(image_list)`, as the pipeline does.
             batch_size: images embedded at once.
@@ -71,6 +73,8 @@ class RecallCallback(tf.keras.callbacks.Callback):
                 evaluation.
             last_epoch: the epoch (counted from 1) that is evaluated whatever `every_epochs`; None takes the
                 last of `fit`. For a run that calls `fit` several times.
+            whole_embedder: The model whose weights are kept, if training and evaluation have only a part of
+                it; None keeps those of the model's embedder.
 
         Raises:
             ValueError: if `ks`, `every_epochs`, `patience` or `clustering` is out of range.
@@ -95,6 +99,7 @@ class RecallCallback(tf.keras.callbacks.Callback):
         self.verbose = verbose
         self.on_embeddings = on_embeddings
         self.last_epoch = last_epoch
+        self.whole_embedder = whole_embedder
         self.best: dict[str, float] = {}
         self.untrained: dict[str, float] = {}
         self._evaluations_since_best = 0
@@ -183,7 +188,7 @@ class RecallCallback(tf.keras.callbacks.Callback):
         self.best = {"epoch": epoch, **metrics}
         self._evaluations_since_best = 0
         if self.best_weights_path:
-            self._embedder.save_weights(self.best_weights_path)
+            (self.whole_embedder or self._embedder).save_weights(self.best_weights_path)
 
     def _check_best_is_known(self) -> None:
         if self._embedder is self.model and getattr(self.model, "_training_state", None) is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from profs_tf.utils.option_fields import trained_backbone_layers
+
 if TYPE_CHECKING:
     from profs_tf.config.options import Config
 
@@ -32,6 +34,7 @@ def check_combinations(config: Config) -> None:
             "be overwritten."
         )
     _check_learning_rate(config)
+    _check_head(config)
     _check_execution(config)
 
 
@@ -48,6 +51,36 @@ def _check_learning_rate(config: Config) -> None:
             f"`warmup_epochs` must be below `epochs` = {config.epochs}, got {config.warmup_epochs}: the "
             "backbone would never train."
         )
+
+
+def _check_head(config: Config) -> None:
+    if config.head_init == "pca" and config.head != "linear":
+        raise ValueError(
+            f"`head_init` must be random with `head` {config.head}, got pca: whitening is one linear "
+            "transformation. Leave it out."
+        )
+    if config.head_init is not None and config.initial_run is not None:
+        raise ValueError(
+            f"`head_init` must be left out with `initial_run`, got {config.head_init}: the head comes from "
+            "that run."
+        )
+    trained_backbone_layers(config.train_layers)
+    if config.train_layers == "head":
+        _check_features(config)
+
+
+def _check_features(config: Config) -> None:
+    """Rejects what training on features that are computed once cannot do."""
+    for name, neutral, reason in (
+        ("image_shift", 0, "features are of images that are not shifted"),
+        ("distribute", "none", "a head trains in seconds on one device"),
+        ("warmup_epochs", 0, "nothing but the head trains"),
+        ("sync_batch_norm", False, "the backbone runs in inference mode"),
+        ("initial_run", None, "the backbone is not trained further. Train all or the last:N layers"),
+    ):
+        value = getattr(config, name)
+        if value not in (None, neutral):
+            raise ValueError(f"`{name}` must be left out with `train_layers` head, got {value}: {reason}.")
 
 
 def _check_execution(config: Config) -> None:

@@ -118,6 +118,24 @@ class Config:
         "too. auto: the statistics of pretrained weights, as --initial_run did, nothing of random weights.",
         choices=("auto", "none", "statistics", "all"),
     )
+    train_layers: str = option(
+        "all",
+        "What training changes. all: the whole network. last:N: the head and the last N layers with weights "
+        "of the backbone. head: the head alone, on features that the backbone computes once, at thousands "
+        "of steps a minute; images are then not cropped or shifted at random.",
+    )
+    head: str = option(
+        "linear",
+        "From pooled features to the embedding. linear: one linear transformation, as in the paper. mlp: "
+        "before it a hidden layer.",
+        choices=("linear", "mlp"),
+    )
+    head_init: Optional[str] = option(
+        None,
+        "Start of a linear head. pca: whitening of the training images' pooled features, to their first D "
+        "principal components. Default: pca for pretrained backbones, random for others.",
+        choices=("random", "pca"),
+    )
     embedding_dim: int = option(512, "D, dimension of the embedding.", minimum=1)
     normalize: Optional[bool] = option(
         None, "Whether embeddings have unit length. Default: as the loss expects."
@@ -174,7 +192,7 @@ class Config:
         "normalization or what the loss owns.",
         minimum=0.0,
     )
-    head_multiplier: float = option(10.0, "Factor on the learning rate of the linear head.", minimum=0.0)
+    head_multiplier: float = option(10.0, "Factor on the learning rate of the head.", minimum=0.0)
     beta_1: float = option(0.9, "Adam's decay of the first moment.", minimum=0.0)
     beta_2: float = option(0.99, "Adam's decay of the second moment.", minimum=0.0)
 

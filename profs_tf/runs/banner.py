@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from profs_tf.runs.features import head_init_of
 from profs_tf.runs.fine_tuning import frozen_batch_norm
 from profs_tf.runs.training_run import TrainingRun
 
@@ -17,8 +18,9 @@ def banner(run: TrainingRun) -> str:
     batch_norm = "" if frozen is None else f"\nfrozen batch normalization: {frozen}"
     return (
         f"{config.method} with the {config.loss} loss, {config.backbone} on {devices}, "
-        f"{run.model.embedder.count_params():,} weights\n"
+        f"{run.embedder.count_params():,} weights\n"
         f"weights: {run.folder.read_origin()}{batch_norm}\n"
+        f"head: {_head(run)}\n"
         f"training: {len(run.train_images):,} images of {run.train_images.num_classes:,} classes, "
         f"{_tested(run)}\n"
         f"batches of {sampler.batch_size}: {sampler.classes_per_batch} classes x {sampler.images_per_class} "
@@ -26,6 +28,18 @@ def banner(run: TrainingRun) -> str:
         f"lambda = {config.effective_proximal_weight:g}\n"
         f"{config.epochs} epochs of {run.steps_per_epoch} steps, beginning at step {run.model.steps_taken}"
     )
+
+
+def _head(run: TrainingRun) -> str:
+    config = run.config
+    start = {"random": "random", "pca": "PCA whitening of the training images' features"}
+    trained = {
+        "all": "the whole network trains",
+        "head": "trains alone, on features that are computed once",
+    }.get(config.train_layers, f"trains with the {config.train_layers} layers of the backbone")
+    if config.initial_run is not None:
+        return f"{config.head}, {trained}"
+    return f"{config.head}, started as {start[head_init_of(config, run.embedder)]}; {trained}"
 
 
 def _tested(run: TrainingRun) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple, Optional, Union
 
 import tensorflow as tf
@@ -12,6 +13,7 @@ from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.preprocessing import Preprocessing, preprocessing_for
 from profs_tf.models.embedder import build_embedder
+from profs_tf.models.head import split_at_head
 from profs_tf.models.profs_model import ProfsModel
 from profs_tf.runs.fine_tuning import build_optimizer, frozen_batch_norm
 from profs_tf.sampling.batch_sampler import BatchSampler
@@ -144,19 +146,6 @@ def build_loss(config: Config, num_classes: int) -> losses.MetricLoss:
     return losses.get(config.loss, **{**options, **config.loss_options})
 
 
-def build_embedder_for(config: Config, normalized: bool) -> tf.keras.Model:
-    """Returns the embedder; `normalized` is what the loss expects, if the configuration leaves it open."""
-    return build_embedder(
-        config.backbone,
-        config.embedding_dim,
-        normalize=normalized if config.normalize is None else config.normalize,
-        pretrained=config.pretrained_weights,
-        freeze_batch_norm=frozen_batch_norm(config),
-        sync_batch_norm=config.sync_batch_norm,
-        seed=config.seed,
-    )
-
-
 @contextlib.contextmanager
 def in_precision(precision: str) -> Iterator[None]:
     """Sets Keras's mixed precision policy, by name, for the layers and models built within."""
@@ -168,21 +157,62 @@ def in_precision(precision: str) -> Iterator[None]:
         tf.keras.mixed_precision.set_global_policy(before)
 
 
-def build_model(config: Config, num_classes: int, steps_per_epoch: Optional[int] = None) -> ProfsModel:
-    """Returns the compiled model; for several replicas to be called in the scope of their strategy.
+def build_embedder_for(config: Config) -> tf.keras.Model:
+    """Returns the embedder, normalized as the loss expects if the configuration leaves it open."""
+    normalized = losses.loss_class(config.loss).normalized_embeddings
+    with in_precision(config.precision):
+        return _embedder(config, normalized if config.normalize is None else config.normalize)
+
+
+def _embedder(config: Config, normalize: bool) -> tf.keras.Model:
+    return build_embedder(
+        config.backbone,
+        config.embedding_dim,
+        normalize=normalize,
+        pretrained=config.pretrained_weights,
+        head=config.head,
+        freeze_batch_norm=frozen_batch_norm(config),
+        train_layers=config.train_layers,
+        sync_batch_norm=config.sync_batch_norm,
+        seed=config.seed,
+    )
+
+
+def build_best_embedder(config: Config, weights: Path) -> tf.keras.Model:
+    """Returns the embedder of one replica with the weights that a run kept of its best epoch."""
+    embedder = build_embedder_for(config)
+    embedder.load_weights(str(weights)).expect_partial()
+    return embedder
+
+
+def build_model(
+    config: Config,
+    num_classes: int,
+    steps_per_epoch: Optional[int] = None,
+    embedder: Optional[tf.keras.Model] = None,
+) -> ProfsModel:
+    """Returns the compiled model of the embedder, or with `train_layers` head of its head on features.
+
+    For several replicas to be called in the scope of their strategy.
 
     Args:
         config: Of the run.
         num_classes: L, of the training split.
         steps_per_epoch: For a lambda that decays every epoch.
+        embedder: The whole embedder, whose layers the model shares; None builds one.
     """
-    with in_precision(config.precision):
-        return _build_model(config, num_classes, steps_per_epoch)
-
-
-def _build_model(config: Config, num_classes: int, steps_per_epoch: Optional[int]) -> ProfsModel:
     loss = build_loss(config, num_classes)
-    embedder = build_embedder_for(config, loss.normalized_embeddings)
+    if embedder is None:
+        embedder = build_embedder_for(config)
+    if config.train_layers == "head":
+        embedder = split_at_head(embedder).head
+    with in_precision(config.precision):
+        return _compiled(config, embedder, loss, steps_per_epoch)
+
+
+def _compiled(
+    config: Config, embedder: tf.keras.Model, loss: losses.MetricLoss, steps_per_epoch: Optional[int]
+) -> ProfsModel:
     proximal_weight = config.effective_proximal_weight
     if proximal_weight and config.proximal_decay != 1.0:
         proximal_weight = tf.keras.optimizers.schedules.ExponentialDecay(

@@ -8,7 +8,7 @@ import tensorflow as tf
 from profs_tf.config import Config
 from profs_tf.metrics.scores import evaluate, format_report
 from profs_tf.models.inference import embed
-from profs_tf.runs.factory import build_model
+from profs_tf.runs.factory import build_best_embedder
 from profs_tf.runs.fine_tuning import frozen_batch_norm
 from profs_tf.runs.training_run import RunCallbacks, TrainingRun
 from profs_tf.serving.saved_model import save_embedder
@@ -22,11 +22,12 @@ def export_best(run: TrainingRun, callbacks: RunCallbacks) -> dict[str, Any]:
         What is written to metrics.json.
     """
     config, folder, recall = run.config, run.folder, callbacks.recall
-    embedder = run.model.embedder
+    embedder = run.embedder
     if run.strategy.num_replicas_in_sync > 1:
         # One that is not spread over replicas: only this process evaluates and exports.
-        embedder = build_model(config, run.sampler.num_classes, steps_per_epoch=1).embedder
-    embedder.load_weights(str(folder.best_weights)).expect_partial()
+        embedder = build_best_embedder(config, folder.best_weights)
+    else:
+        embedder.load_weights(str(folder.best_weights)).expect_partial()
     save_embedder(embedder, run.preprocessing, folder.embedder)
     metrics = {
         "best": {**recall.best, **_scores_of_best(run, callbacks, embedder)},
@@ -49,7 +50,10 @@ def _scores_of_best(run: TrainingRun, callbacks: RunCallbacks, embedder: tf.kera
     if not clusters and not callbacks.board.writes_projector:
         return {}
     embeddings = embed(
-        embedder, run.test_images, preprocessing=run.preprocessing, batch_size=run.config.batch_size
+        embedder if run.features is None else run.model.embedder,
+        run.test_inputs,
+        preprocessing=run.preprocessing,
+        batch_size=run.config.batch_size,
     )
     callbacks.board.write_projector(embeddings)
     if not clusters:

@@ -5,6 +5,7 @@ from typing import Any
 
 from profs_tf.config import Config
 from profs_tf.distribution.strategy import check_same_on_workers
+from profs_tf.runs.features import start_head
 from profs_tf.runs.training_run import RunCallbacks, TrainingRun
 from profs_tf.runs.warm_start import find_initial_run, load_initial_weights
 
@@ -47,8 +48,12 @@ def restore_state(run: TrainingRun, callbacks: RunCallbacks, resume: bool) -> No
     config, model = run.config, run.model
     if resume and not callbacks.checkpoint.restore() and run.is_chief:
         print(f"{run.folder.shared.path} has no checkpoint yet: beginning at step 0.")
-    if not model.steps_taken and (initial_run := find_initial_run(config)) is not None:
-        load_initial_weights(model.embedder, initial_run.best_weights)
+    if not model.steps_taken:
+        initial_run = find_initial_run(config)
+        if initial_run is not None:
+            load_initial_weights(run.embedder, initial_run.best_weights)
+        else:
+            start_head(run)
     check_same_on_workers(run.strategy, "step", model.steps_taken)
     check_epochs(config.epochs, model.steps_taken, run.steps_per_epoch)
     if resume and run.is_chief:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple, Optional, Union
 
 import tensorflow as tf
 
@@ -12,6 +13,7 @@ from profs_tf.config import Config
 from profs_tf.datasets.class_split import shared_classes
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.distribution.strategy import is_chief
+from profs_tf.inputs.features import FeatureList
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.models.callback_states import Stateful
 from profs_tf.models.profs_model import ProfsModel
@@ -22,6 +24,13 @@ from profs_tf.runs.log import RunLog
 from profs_tf.runs.loop import progress_callbacks
 from profs_tf.sampling.batch_sampler import BatchSampler
 from profs_tf.visual.tensorboard import EmbeddingBoard
+
+
+class RunFeatures(NamedTuple):
+    """The pooled features of the images of a run."""
+
+    train: FeatureList
+    test: FeatureList
 
 
 @dataclass(frozen=True)
@@ -37,9 +46,11 @@ class TrainingRun:
         test_images: The split that is evaluated: the test classes, or those held out of training.
         preprocessing: From pictures to the network's input.
         sampler: Draws the representatives of each projection and the batches around them.
-        model: The compiled model: embedder, loss, anchor weights.
+        embedder: From images to embeddings.
+        model: The compiled model: the embedder, or with `train_layers` head its head; loss, anchor weights.
         steps_per_epoch: Steps in an epoch.
         progress: What is shown while training.
+        features: With `train_layers` head what the model reads in place of images; None otherwise.
     """
 
     config: Config
@@ -49,14 +60,21 @@ class TrainingRun:
     test_images: ImageList
     preprocessing: Preprocessing
     sampler: BatchSampler
+    embedder: tf.keras.Model
     model: ProfsModel
     steps_per_epoch: int
     progress: str
+    features: Optional[RunFeatures] = None
 
     @property
     def is_chief(self) -> bool:
         """Whether this process prints, evaluates for the user and exports."""
         return is_chief(self.strategy)
+
+    @property
+    def test_inputs(self) -> Union[ImageList, FeatureList]:
+        """What the model embeds in an evaluation."""
+        return self.test_images if self.features is None else self.features.test
 
     @property
     def num_shared_classes(self) -> int:
@@ -99,7 +117,7 @@ def build_callbacks(run: TrainingRun) -> RunCallbacks:
         events = tf.summary.create_file_writer(str(folder.tensorboard))
     board = EmbeddingBoard(folder.tensorboard, events, run.test_images, config.tensorboard)
     recall = RecallCallback(
-        run.test_images,
+        run.test_inputs,
         config.ks,
         preprocessing=run.preprocessing,
         batch_size=config.batch_size,
@@ -112,6 +130,7 @@ def build_callbacks(run: TrainingRun) -> RunCallbacks:
         verbose=run.is_chief,
         on_embeddings=lambda epoch, embeddings: board.write(epoch * run.steps_per_epoch, embeddings),
         last_epoch=config.epochs,
+        whole_embedder=run.embedder,
     )
     log = RunLog(folder.log, events, run.sampler.batch_size, recall)
     projections = ProfsCallback(run.sampler)

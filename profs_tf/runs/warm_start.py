@@ -11,7 +11,7 @@ from profs_tf.runs.directory import RunFolder
 from profs_tf.utils.errors import first_line
 
 # Options that determine the shapes of an embedder's weights.
-_SAME = ("backbone", "embedding_dim")
+_SAME = ("backbone", "head", "embedding_dim")
 
 
 def find_initial_run(config: Config) -> Optional[RunFolder]:

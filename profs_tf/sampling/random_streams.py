@@ -6,6 +6,7 @@ import numpy as np
 REPRESENTATIVES = 1
 BATCH = 2
 CYCLE = 3
+VIEW = 4
 
 
 def generator(seed: int, purpose: int, index: int) -> np.random.Generator:

@@ -4,13 +4,14 @@ from profs_tf.runs.banner import banner
 
 
 def test_says_what_is_trained_on_what(finished_run):
-    first, weights, second, third, fourth = banner(finished_run.run).splitlines()
+    first, weights, head, second, third, fourth = banner(finished_run.run).splitlines()
     assert weights == "weights: random (seed 0)"
     assert first.startswith("profs with the margin loss, conv4 on ")
+    assert head == "head: linear, started as random; the whole network trains"
     assert "test: 12 images of 4 classes, 2 of which also train and are not unseen" in second
     assert third.startswith("batches of 4: 2 classes x 2 images, M = 12 steps a projection, lambda = 0.001")
     assert fourth.startswith("1 epochs of 2 steps, beginning at step ")
-    assert f"{first}\n{weights}\n{second}\n" in finished_run.printed
+    assert f"{first}\n{weights}\n{head}\n{second}\n" in finished_run.printed
 
 
 def test_says_what_of_batch_normalization_is_frozen(finished_run):

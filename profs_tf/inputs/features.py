@@ -1,0 +1,80 @@
+"""Batches of features that a frozen backbone computed once, in place of batches of images.
+
+Shapes: V views of an image, N images, C features, B images in a batch.
+
+View 0 is the image under the evaluation preprocessing, view 1, if any, the same mirrored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from profs_tf.sampling import random_streams
+from profs_tf.sampling.batch_sampler import BatchSampler
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureList:
+    """The pooled features of a list of images.
+
+    Attributes:
+        features: float32 [V, N, C].
+        labels: int64 [N], as in the `ImageList`.
+        class_names: As in the `ImageList`.
+    """
+
+    features: np.ndarray
+    labels: np.ndarray
+    class_names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return self.features.shape[1]
+
+
+def feature_pipeline(features: FeatureList, sampler: BatchSampler, prefetch: int = 8) -> tf.data.Dataset:
+    """Returns the infinite dataset of the sampler's batches, starting at ``sampler.first_step``.
+
+    The view of each image is a pure function of (seed, step, position in the batch), as augmentation is.
+
+    Args:
+        features: Of the training images that the sampler's indices refer to.
+        sampler: Draws the indices of every step.
+        prefetch: Number of batches prepared ahead.
+
+    Returns:
+        Elements ``(features, labels, is_representative)``: float32 [B, C], int64 [B], float32 [B].
+
+    Raises:
+        ValueError: If the sampler was made for another number of images.
+    """
+    if len(features) != sampler.table.num_images:
+        raise ValueError(
+            f"`sampler` must be made from these features' labels: it knows {sampler.table.num_images} "
+            f"images, the list has {len(features)}."
+        )
+    size = sampler.batch_size
+    dataset = tf.data.Dataset.from_generator(
+        lambda: _batches(features, sampler),
+        output_signature=(
+            tf.TensorSpec([size, features.features.shape[-1]], tf.float32),
+            tf.TensorSpec([size], tf.int64),
+            tf.TensorSpec([size], tf.float32),
+        ),
+    ).prefetch(prefetch)
+    # Otherwise Keras would run an infinite first epoch instead of asking for `steps_per_epoch`.
+    dataset = dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+    # `fit` compares it with the callback's.
+    dataset.sampler = sampler
+    return dataset
+
+
+def _batches(features: FeatureList, sampler: BatchSampler) -> Iterator[tuple[np.ndarray, ...]]:
+    num_views = len(features.features)
+    for batch in sampler:
+        random = random_streams.generator(sampler.seed, random_streams.VIEW, batch.step)
+        views = random.integers(num_views, size=len(batch.indices))
+        yield features.features[views, batch.indices], batch.labels, batch.is_representative

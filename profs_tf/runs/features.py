@@ -1,0 +1,94 @@
+"""Pooled features of a run's images: what its head starts from, and what head-only training reads."""
+
+from __future__ import annotations
+
+import time
+
+import tensorflow as tf
+
+from profs_tf import backbones
+from profs_tf.config import Config
+from profs_tf.datasets.image_list import ImageList
+from profs_tf.inputs.preprocessing import Preprocessing
+from profs_tf.models.features import pooled_features
+from profs_tf.models.head import HEAD_LAYER, split_at_head
+from profs_tf.models.head_init import start_by_whitening
+from profs_tf.runs.training_run import RunFeatures, TrainingRun
+
+
+def head_init_of(config: Config, embedder: tf.keras.Model) -> str:
+    """Returns how the head starts, "random" or "pca", where the configuration may leave it open.
+
+    By default it is "pca" for linear heads of pretrained backbones with enough features.
+    """
+    if config.head_init is not None:
+        return config.head_init
+    if config.head != "linear" or config.initial_run is not None:
+        return "random"
+    num_features = embedder.get_layer(HEAD_LAYER).kernel.shape[0]
+    is_pretrained = backbones.get(config.backbone).is_pretrained(config.pretrained_weights)
+    return "pca" if is_pretrained and config.embedding_dim <= num_features else "random"
+
+
+def start_head(run: TrainingRun) -> None:
+    """Sets the head of a new run to the whitening of the training images' features, if it is to start so.
+
+    Raises:
+        ValueError: If there are fewer features than dimensions, or they are not finite.
+    """
+    config = run.config
+    if head_init_of(config, run.embedder) != "pca":
+        return
+    if run.features is not None:
+        found = run.features.train
+    else:
+        with run.strategy.scope():
+            backbone = split_at_head(run.embedder).features
+        found = pooled_features(
+            backbone,
+            run.train_images,
+            run.preprocessing,
+            batch_size=config.batch_size,
+            progress="features" if run.progress != "none" else "",
+        )
+    start_by_whitening(run.embedder, found.features[0])
+
+
+def compute_features(
+    config: Config,
+    embedder: tf.keras.Model,
+    train_images: ImageList,
+    test_images: ImageList,
+    preprocessing: Preprocessing,
+    shown: bool,
+) -> RunFeatures:
+    """Returns what head-only training reads: training images in two views if they are mirrored, test images.
+
+    Args:
+        config: Of the run.
+        embedder: Of one replica.
+        train_images: The training split.
+        test_images: The split that is evaluated.
+        preprocessing: Of the run.
+        shown: Whether progress and time are printed.
+    """
+    backbone = split_at_head(embedder).features
+    begin = time.monotonic()
+    found = [
+        pooled_features(
+            backbone,
+            images,
+            preprocessing,
+            mirrored=mirrored,
+            batch_size=config.batch_size,
+            progress=f"features of {name} images" if shown else "",
+        )
+        for name, images, mirrored in (
+            ("training", train_images, config.mirror),
+            ("test", test_images, False),
+        )
+    ]
+    if shown:
+        total = sum(part.features.shape[0] * len(part) for part in found)
+        print(f"features: {total:,} in {time.monotonic() - begin:.0f} seconds", flush=True)
+    return RunFeatures(*found)

@@ -1,0 +1,49 @@
+"""Combinations of options that contradict each other."""
+
+import pytest
+
+from profs_tf.config import Config
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"head": "mlp", "head_init": "pca"},
+            r"`head_init` must be random with `head` mlp, got pca: .*Leave it out\.",
+        ),
+        (
+            {"initial_run": "run", "head_init": "random"},
+            r"`head_init` must be left out with `initial_run`, got random",
+        ),
+        ({"train_layers": "heads"}, r"`train_layers` must be all, head, or last:N .* N >= 1, got 'heads'\."),
+        ({"train_layers": "last:-1"}, r"`train_layers` must be all, head, or last:N .* got 'last:-1'\."),
+        (
+            {"train_layers": "head", "image_shift": 4},
+            r"`image_shift` must be left out with `train_layers` head, got 4: features are of images",
+        ),
+        (
+            {"train_layers": "head", "distribute": "mirrored"},
+            r"`distribute` must be left out with `train_layers` head, got mirrored: a head trains in seconds",
+        ),
+        (
+            {"train_layers": "head", "warmup_epochs": 2},
+            "`warmup_epochs` must be left out with `train_layers` head, got 2: nothing but the head trains",
+        ),
+        (
+            {"train_layers": "head", "sync_batch_norm": True},
+            "`sync_batch_norm` must be left out with `train_layers` head, got True",
+        ),
+        (
+            {"train_layers": "head", "initial_run": "run"},
+            r"`initial_run` must be left out with `train_layers` head, got run: .*last:N layers\.",
+        ),
+    ],
+)
+def test_contradictions_are_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        Config(**values)
+
+
+def test_what_changes_nothing_goes_with_features():
+    assert Config(train_layers="head", image_shift=0, distribute="none").train_layers == "head"
