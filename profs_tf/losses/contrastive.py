@@ -28,20 +28,26 @@ class ContrastiveLoss(MetricLoss):
 
     Args:
         margin: > 0; the distance beyond which a negative pair costs 0. Unit vectors are at most 2 apart.
-        mining: "hard": the closest negative pairs, as many as positive ones (``hard_negative_weights``).
+        mining: the chosen negative pairs. "hard": the closest, as many as positive pairs
+            (``hard_negative_weights``). "hard_per_query": as "hard", but each query takes its own closest
+            negatives even if every image is a query. "all": every negative pair closer than the margin.
         name: name of the loss.
     """
 
     def __init__(self, margin: float = 1.0, mining: str = "hard", name: Optional[str] = None):
         super().__init__(name)
         self.margin = check_finite_above("margin", margin, 0.0)
-        self.mining = check_one_of("mining", mining, ("hard",))
+        self.mining = check_one_of("mining", mining, ("hard", "hard_per_query", "all"))
 
     def _batch_loss(self, batch: EmbeddingBatch) -> tf.Tensor:
         distances_sq = squared_distances(batch.embeddings)
         positives, negatives = query_pairs(batch)
-        chosen = hard_negative_weights(batch, distances_sq, positives, negatives)
-        positives = tf.cast(positives, distances_sq.dtype)
         violation = tf.nn.relu(self.margin - safe_sqrt(distances_sq))
+        if self.mining == "all":
+            chosen = tf.cast(tf.logical_and(negatives, violation > 0.0), distances_sq.dtype)
+        else:
+            per_query = self.mining == "hard_per_query"
+            chosen = hard_negative_weights(batch, distances_sq, positives, negatives, per_query)
+        positives = tf.cast(positives, distances_sq.dtype)
         total = tf.reduce_sum(positives * distances_sq) + tf.reduce_sum(chosen * tf.square(violation))
         return tf.math.divide_no_nan(total, tf.reduce_sum(positives) + tf.reduce_sum(chosen))

@@ -44,7 +44,11 @@ def closest_weights(distances: tf.Tensor, candidates: tf.Tensor, counts: tf.Tens
 
 
 def hard_negative_weights(
-    batch: EmbeddingBatch, distances: tf.Tensor, positives: tf.Tensor, negatives: tf.Tensor
+    batch: EmbeddingBatch,
+    distances: tf.Tensor,
+    positives: tf.Tensor,
+    negatives: tf.Tensor,
+    per_query: bool = False,
 ) -> tf.Tensor:
     """Chooses the closest negative pairs, as many as there are positive pairs.
 
@@ -57,6 +61,7 @@ def hard_negative_weights(
         distances: [B, B], or squared ones.
         positives: [B, B] bool, the positive pairs.
         negatives: [B, B] bool, the negative pairs.
+        per_query: whether each query takes its own closest negatives even if every image is a query.
 
     Returns:
         [B, B] weights in [0, 1], dtype of ``distances``. Cost: O(B^2 log B).
@@ -72,6 +77,8 @@ def hard_negative_weights(
     def of_each_query() -> tf.Tensor:
         return closest_weights(distances, negatives, counts=_count(positives))
 
+    if per_query:
+        return of_each_query()
     return tf.cond(batch.every_image_is_query, of_the_batch, of_each_query)
 
 

@@ -44,7 +44,7 @@ def _margin(**options):
             loss.boundary.assign(np.linspace(0.8, 1.6, num_classes))
 
         def reference(E, y, q, chosen=None):
-            return loss_reference.margin(E, y, q, boundaries_of(loss, y), loss.margin, chosen)
+            return loss_reference.margin(E, y, q, boundaries_of(loss, y), loss.margin, loss.mining, chosen)
 
         return Case(loss, reference, _nothing)
 
@@ -75,10 +75,14 @@ def _proxy_nca(**options):
 
 BUILDERS = {
     "contrastive": _plain("contrastive", loss_reference.contrastive),
+    "contrastive_hard_per_query": _plain("contrastive", loss_reference.contrastive, mining="hard_per_query"),
+    "contrastive_all": _plain("contrastive", loss_reference.contrastive, mining="all"),
     "triplet": _plain("triplet", loss_reference.triplet),
     "triplet_semi_hard": _plain("triplet", loss_reference.triplet, mining="semi_hard"),
     "margin": _margin(),
     "margin_per_class": _margin(boundary_per_class=True),
+    "margin_hard_per_query": _margin(mining="hard_per_query"),
+    "margin_all_fixed_boundary": _margin(mining="all", trainable_boundary=False),
     "margin_distance_weighted": _margin(mining="distance_weighted", seed=3),
     "lifted_structure": _plain("lifted_structure", loss_reference.lifted_structure),
     "n_pair": _plain("n_pair", loss_reference.n_pair),

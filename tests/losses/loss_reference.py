@@ -51,9 +51,9 @@ def closest(d, candidates, count):
     return {**chosen, **{pair: (len(in_order) - len(chosen)) / len(tied) for pair in tied}}
 
 
-def hard_negatives(d, y, q):
+def hard_negatives(d, y, q, per_query=False):
     positives, negatives = pairs_of(y, q)
-    if all(q):
+    if all(q) and not per_query:
         return closest(d, negatives, len(positives))
     chosen = {}
     for i in range(len(y)):
@@ -62,10 +62,13 @@ def hard_negatives(d, y, q):
     return chosen
 
 
-def contrastive(E, y, q, margin=1.0):
+def contrastive(E, y, q, margin=1.0, mining="hard"):
     d = distance_matrix(E)
-    positives, _ = pairs_of(y, q)
-    chosen = hard_negatives(d, y, q)
+    positives, negatives = pairs_of(y, q)
+    if mining == "all":
+        chosen = {(i, k): 1.0 for i, k in negatives if d[i][k] < margin}
+    else:
+        chosen = hard_negatives(d, y, q, per_query=mining == "hard_per_query")
     total = sum(d[i][j] ** 2 for i, j in positives)
     total += sum(w * max(margin - d[i][k], 0.0) ** 2 for (i, k), w in chosen.items())
     count = len(positives) + sum(chosen.values())
@@ -89,11 +92,14 @@ def triplet(E, y, q, margin=0.2, mining="hard"):
     return mean(terms)
 
 
-def margin(E, y, q, boundaries, margin=0.2, chosen=None):
-    """`boundaries`: one for each label, by label; `chosen`: {pair: weight} of the negatives, default hard."""
+def margin(E, y, q, boundaries, margin=0.2, mining="hard", chosen=None):
+    """`boundaries`: one for each label, by label; `chosen`: {pair: weight} of the negatives, or by mining."""
     d = distance_matrix(E)
-    positives, _ = pairs_of(y, q)
-    chosen = hard_negatives(d, y, q) if chosen is None else chosen
+    positives, negatives = pairs_of(y, q)
+    if mining == "all":
+        chosen = dict.fromkeys(negatives, 1.0)
+    elif chosen is None:
+        chosen = hard_negatives(d, y, q, per_query=mining == "hard_per_query")
     terms = [(1.0, d[i][j] - boundaries[y[i]] + margin) for i, j in positives]
     terms += [(w, boundaries[y[i]] + margin - d[i][k]) for (i, k), w in chosen.items()]
     active = [(w, term) for w, term in terms if term > 0.0 and w > 0.0]

@@ -1,12 +1,13 @@
 import math
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from hypothesis import given
 
 from profs_tf import losses
 from tests.losses.loss_cases import unit_rows
-from tests.losses.loss_oracle import check_against_loops, oracle_settings, random_batches
+from tests.losses.loss_oracle import check_against_loops, oracle_settings, random_batches, variant_settings
 from tests.losses.loss_reference import distance_matrix, hard_negatives, pairs_of
 
 
@@ -14,6 +15,13 @@ from tests.losses.loss_reference import distance_matrix, hard_negatives, pairs_o
 @given(batch=random_batches())
 def test_agrees_with_loops(batch):
     check_against_loops("contrastive", batch)
+
+
+@pytest.mark.parametrize("name", ["contrastive_hard_per_query", "contrastive_all"])
+@variant_settings
+@given(batch=random_batches())
+def test_variants_agree_with_loops(name, batch):
+    check_against_loops(name, batch)
 
 
 def test_equal_labels_mean_same():
@@ -56,3 +64,16 @@ def test_hard_choice_of_the_batch_and_of_each_query_differ():
     # Queries 0, 2, 4: one negative each; that of 4 is beyond the margin and counts with 0.
     expected = (0.1**2 + 0.15**2 + 0.3**2 + 0.7**2 + 0.8**2 + 0.0) / 6
     np.testing.assert_allclose(losses.ContrastiveLoss()(y, E, [1, 0, 1, 0, 1, 0]), expected, rtol=1e-5)
+
+
+def test_hard_per_query_chooses_as_profs_does_in_an_ordinary_batch():
+    """Every image takes its own closest negative, also 4 and 5, whose closest are beyond the margin."""
+    E = np.array([[0.0], [0.1], [0.3], [0.45], [5.0], [5.3]], np.float32)
+    y = [0, 0, 1, 1, 2, 2]
+    own = [0.7**2, 0.8**2, 0.8**2, 0.65**2, 0.0, 0.0]
+    expected = (2 * (0.1**2 + 0.15**2 + 0.3**2) + sum(own)) / 12
+    loss = losses.ContrastiveLoss(mining="hard_per_query")
+    np.testing.assert_allclose(loss(y, E), expected, rtol=1e-5)
+    # With representatives it is what "hard" is.
+    q = [1, 0, 1, 0, 1, 0]
+    assert loss(y, E, q) == losses.ContrastiveLoss()(y, E, q)

@@ -9,6 +9,13 @@ from profs_tf import losses
 from tests.losses.loss_cases import unit_rows, value_and_gradients
 from tests.losses.loss_oracle import check_against_loops, oracle_settings, random_batches, variant_settings
 
+VARIANTS = [
+    "margin_per_class",
+    "margin_hard_per_query",
+    "margin_distance_weighted",
+    "margin_all_fixed_boundary",
+]
+
 
 @oracle_settings
 @given(batch=random_batches())
@@ -16,7 +23,7 @@ def test_agrees_with_loops(batch):
     check_against_loops("margin", batch)
 
 
-@pytest.mark.parametrize("name", ["margin_per_class", "margin_distance_weighted"])
+@pytest.mark.parametrize("name", VARIANTS)
 @variant_settings
 @given(batch=random_batches())
 def test_variants_agree_with_loops(name, batch):
@@ -86,3 +93,25 @@ def test_label_without_a_boundary_is_refused(bad):
 def test_needs_the_number_of_classes_for_a_boundary_each():
     with pytest.raises(ValueError, match="`num_classes` must be a whole number >= 1, got None."):
         losses.MarginLoss(boundary_per_class=True)
+
+
+def test_all_pairs_and_a_fixed_boundary_are_equation_4_6():
+    """The sum over (k_l, j) of [d - near]+ and [far - d]+, here divided by the number of violated ones."""
+    near, far = 0.8, 1.2
+    rng = np.random.default_rng(0)
+    E, y, q = unit_rows(rng, 24), np.repeat(np.arange(6), 4), np.tile([1.0, 0.0, 0.0, 0.0], 6)
+    d = np.linalg.norm(E[:, None].astype(np.float64) - E, axis=2)
+    same, is_pair = y[:, None] == y, (q[:, None] > 0) & ~np.eye(24, dtype=bool)
+    violations = np.where(same, d - near, far - d)[is_pair]
+    expected = np.maximum(violations, 0.0).sum() / np.sum(violations > 0.0)
+    loss = losses.MarginLoss(boundary=1.0, margin=0.2, mining="all", trainable_boundary=False)
+    np.testing.assert_allclose(loss(y, E, q), expected, rtol=1e-5)
+
+
+def test_a_fixed_boundary_is_not_trained_but_saved():
+    loss = losses.MarginLoss(boundary=0.7, trainable_boundary=False)
+    assert loss.trainable_variables == ()
+    assert [variable.name for variable in loss.variables] == ["boundary:0"]
+    again = losses.MarginLoss.from_config(loss.get_config())
+    assert again.trainable_variables == ()
+    assert again.boundary == np.float32(0.7)
