@@ -26,17 +26,17 @@ def partitions(draw):
 
 
 def loop_pair_f1(classes, clusters):
-    both = found = right = 0
+    true_positives = predicted = positives = 0
     for i in range(len(classes)):
         for j in range(i):
-            found += clusters[i] == clusters[j]
-            right += classes[i] == classes[j]
-            both += clusters[i] == clusters[j] and classes[i] == classes[j]
-    if not found and not right:
+            predicted += clusters[i] == clusters[j]
+            positives += classes[i] == classes[j]
+            true_positives += clusters[i] == clusters[j] and classes[i] == classes[j]
+    if not predicted and not positives:
         return 1.0
-    if not both:
+    if not true_positives:
         return 0.0
-    precision, recall = both / found, both / right
+    precision, recall = true_positives / predicted, true_positives / positives
     return 2 * precision * recall / (precision + recall)
 
 
@@ -77,7 +77,7 @@ def test_fast_at_the_size_of_stanford_online_products():
 
 
 def test_pairs_beyond_32_bits():
-    # 2e10 pairs, all found and right.
+    # 2e10 pairs, all of them true positives.
     assert pair_f1(np.zeros(200_000, int), np.zeros(200_000, int)) == 1.0
     halves = np.arange(200_000) % 2
     assert pair_f1(np.zeros(200_000, int), halves) == pytest.approx(2 / 3, rel=1e-4)

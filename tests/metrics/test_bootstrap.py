@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from profs_tf import metrics
-from profs_tf.metrics import bootstrap as confidence
+from profs_tf.metrics import bootstrap
 from profs_tf.metrics.bootstrap import class_bootstrap
 
 
@@ -25,7 +25,7 @@ def test_the_same_in_blocks(monkeypatch):
     generator = np.random.default_rng(1)
     labels, values = generator.integers(12, size=90), generator.random(90)
     expected = class_bootstrap(values, labels)
-    monkeypatch.setattr(confidence, "_DRAWN", 50)
+    monkeypatch.setattr(bootstrap, "_DRAWN", 50)
     assert class_bootstrap(values, labels) == expected
 
 

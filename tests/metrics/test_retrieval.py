@@ -41,8 +41,8 @@ def sets(draw, dimension):
     """Integer embeddings, where ties and duplicates are frequent, with their labels."""
     size = draw(st.integers(1, 60))
     generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    reach, num_classes = draw(st.sampled_from([0, 1, 3, 50])), draw(st.integers(1, size))
-    embeddings = generator.integers(-reach, reach + 1, (size, dimension))
+    limit, num_classes = draw(st.sampled_from([0, 1, 3, 50])), draw(st.integers(1, size))
+    embeddings = generator.integers(-limit, limit + 1, (size, dimension))
     duplicated = generator.random(size) < draw(st.sampled_from([0.0, 0.5]))
     embeddings[duplicated] = embeddings[generator.integers(size, size=duplicated.sum())]
     return embeddings, generator.integers(num_classes, size=size)
