@@ -8,7 +8,7 @@ from typing import Any, Optional
 from profs_tf.config.checks import check_combinations
 from profs_tf.utils.option_fields import check_range, option, whole_numbers
 
-METHODS = ("baseline", "profs", "profs_hncm")
+METHODS = ("baseline", "proximal", "profs", "profs_hncm")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Config:
     method: str = option(
         "profs",
         "profs: representatives, anchor weights and proximal penalty. profs_hncm: also hard negative class "
-        "mining. baseline: ordinary batches, no penalty.",
+        "mining. baseline: ordinary batches, no penalty. proximal: ordinary batches, and the penalty alone.",
         choices=METHODS,
     )
     batch_size: int = option(128, "B, images in a batch; a multiple of --images_per_class.", minimum=1)

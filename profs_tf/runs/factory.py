@@ -90,6 +90,8 @@ class SamplingRules(NamedTuple):
     """M; None: derived from the number of classes."""
     queries: str
     """Which images act as queries: "representatives" or "all"."""
+    representative_reuse: bool = True
+    """Whether the batches of a projection share its representatives."""
 
 
 def sampling_rules(config: Config) -> SamplingRules:
@@ -108,16 +110,18 @@ def sampling_rules(config: Config) -> SamplingRules:
         return SamplingRules(1, "all")
     if config.method == "baseline":
         return SamplingRules(1, loss.baseline_queries)
+    if config.method == "proximal":
+        return SamplingRules(config.steps_per_projection, loss.baseline_queries, representative_reuse=False)
     return SamplingRules(config.steps_per_projection, "representatives")
 
 
 def build_sampler(config: Config, image_list: ImageList) -> BatchSampler:
     """Returns the sampler of the training batches."""
     rules = sampling_rules(config)
-    sampler_class, mining = BatchSampler, {}
+    sampler_class, of_class = BatchSampler, {"representative_reuse": rules.representative_reuse}
     if config.mines_classes:
         sampler_class = MinedBatchSampler
-        mining = {
+        of_class = {
             "mining": ClassMining(config.hard_classes_per_seed, config.mining_strategy),
             "lag": config.mining_lag,
         }
@@ -130,7 +134,7 @@ def build_sampler(config: Config, image_list: ImageList) -> BatchSampler:
         representative_draw=config.representative_draw,
         steps_per_projection=rules.steps_per_projection,
         queries=rules.queries,
-        **mining,
+        **of_class,
     )
 
 

@@ -72,6 +72,7 @@ class BatchSampler:
         steps_per_projection: Optional[int] = None,
         representative_draw: str = "uniform",
         queries: str = "representatives",
+        representative_reuse: bool = True,
     ) -> None:
         """Prepares the draws; O(N log N).
 
@@ -85,6 +86,8 @@ class BatchSampler:
             representative_draw: "uniform" or "cyclic", see `draw_representatives`.
             queries: which images may act as queries: "representatives" (PROFS) or "all" (the ordinary batch
                 loss).
+            representative_reuse: whether the batches of a projection share its representatives. If not, every
+                batch draws its own, as with M = 1, and only the anchor weights follow the projections.
 
         Raises:
             ValueError: If an argument is out of its range.
@@ -110,6 +113,7 @@ class BatchSampler:
         if queries not in QUERIES:
             raise ValueError(f"`queries` must be one of {', '.join(QUERIES)}, got {queries!r}.")
         self.queries = queries
+        self.representative_reuse = representative_reuse
         self.first_step = 0
         self._latest = (-1, np.empty(0, np.int64))
 
@@ -127,7 +131,7 @@ class BatchSampler:
         return -(-self.table.num_images // self.batch_size)
 
     def representatives(self, projection_index: int) -> np.ndarray:
-        """Returns R of projection k, int64 [L]."""
+        """Returns R of projection k, int64 [L]; of step k without `representative_reuse`."""
         latest_index, latest = self._latest
         if latest_index != projection_index:
             latest = draw_representatives(self.table, self.seed, projection_index, self.representative_draw)
@@ -152,7 +156,8 @@ class BatchSampler:
     def _make_batch(
         self, step: int, choose_classes: Callable[[np.random.Generator], np.ndarray]
     ) -> BatchIndices:
-        representatives = self.representatives(self.schedule.projection_index(step))
+        drawn_at = self.schedule.projection_index(step) if self.representative_reuse else step
+        representatives = self.representatives(drawn_at)
         random = random_streams.generator(self.seed, random_streams.BATCH, step)
         classes = choose_classes(random)
         batch_representatives = representatives[classes]

@@ -18,6 +18,7 @@ _FRACTIONS = ("mrr", "nmi", "f1", "ami")
 _METHODS = {
     "profs": "PROFS, alternating projections onto feasible sets (Can, Gürbüz, Alatan)",
     "profs_hncm": "PROFS with hard negative class mining (Can, Gürbüz, Alatan)",
+    "proximal": "ordinary batches with the proximal penalty of PROFS",
     "baseline": "ordinary batches, no penalty",
 }
 

@@ -85,11 +85,10 @@ def replay(sampler, num_steps, weights, lagged=False):
     return history
 
 
-def trained(sampler, num_steps, **compile_options):
-    model = profs.ProfsModel(linear_embedder(), proximal_weight=WEIGHT)
-    model.compile(
-        tf.keras.optimizers.SGD(RATE), profs.losses.ContrastiveLoss(margin=MARGIN), **compile_options
-    )
+def trained(sampler, num_steps, proximal_weight=WEIGHT, mining="hard", **compile_options):
+    model = profs.ProfsModel(linear_embedder(), proximal_weight)
+    loss = profs.losses.ContrastiveLoss(MARGIN, mining)
+    model.compile(tf.keras.optimizers.SGD(RATE), loss, **compile_options)
     recorder = WeightsAfterEveryStep()
     model.fit(
         batches(sampler, num_steps),
@@ -132,6 +131,16 @@ def test_one_step_projections_lag_one_step():
     model, got = trained(sampler, 12)
     assert_same_history(expected, got)
     assert int(model.proximal.projection_index) == 11
+
+
+def test_the_pull_alone_on_ordinary_batches():
+    """Projections of M steps whose batches are the baseline's: every image is a query, nothing is reused."""
+    ordinary = {"batch_size": 6, "images_per_class": 2, "seed": 3, "queries": "all"}
+    sampler = profs.BatchSampler(LABELS, **ordinary, steps_per_projection=4, representative_reuse=False)
+    expected = replay(sampler, 12, linear_embedder().get_weights())
+    model, got = trained(sampler, 12, mining="hard_per_query")
+    assert_same_history(expected, got)
+    assert int(model.proximal.projection_index) == 2
 
 
 def test_a_second_fit_goes_on_where_the_first_ended():

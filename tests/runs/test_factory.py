@@ -66,6 +66,9 @@ def test_validation_classes_reach_the_paper_s_data_sets(monkeypatch):
         ("baseline", "margin", 1, "all"),
         ("baseline", "n_pair", 1, "representatives"),
         ("baseline", "angular", 1, "representatives"),
+        ("proximal", "margin", 7, "all"),
+        ("proximal", "n_pair", 7, "representatives"),
+        ("proximal", "proxy_nca", 1, "all"),
         ("profs", "n_pair", 7, "representatives"),
         ("profs", "soft_triple", 1, "all"),
         ("profs_hncm", "proxy_nca", 1, "all"),
@@ -74,9 +77,22 @@ def test_validation_classes_reach_the_paper_s_data_sets(monkeypatch):
 )
 def test_method_and_loss_decide_projections_and_queries(method, loss, steps_per_projection, queries):
     config = Config(method=method, loss=loss, steps_per_projection=7, batch_size=8)
-    assert sampling_rules(config) == (steps_per_projection, queries)
+    assert sampling_rules(config)[:2] == (steps_per_projection, queries)
     sampler = build_sampler(config, datasets.load("emoji")[0])
     assert (sampler.steps_per_projection, sampler.queries) == (steps_per_projection, queries)
+
+
+@pytest.mark.parametrize("loss", ["margin", "n_pair"])
+def test_proximal_trains_on_the_batches_of_the_baseline(loss):
+    """The pull alone: the same images and queries in every step, also within a projection."""
+    images = datasets.load("emoji")[0]
+    options = {"loss": loss, "steps_per_projection": 7, "batch_size": 8, "seed": 3}
+    ours = build_sampler(Config(method="proximal", **options), images)
+    baseline = build_sampler(Config(method="baseline", **options), images)
+    for step in (0, 1, 6, 7, 100):
+        for got, expected in zip(ours.batch(step), baseline.batch(step)):
+            np.testing.assert_array_equal(got, expected)
+    assert Config(method="proximal").effective_proximal_weight == 1e-3
 
 
 def test_one_image_of_a_class_is_refused_unless_the_loss_has_prototypes():
