@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import tensorflow as tf
 
@@ -118,24 +118,20 @@ def sampling_rules(config: Config) -> SamplingRules:
 def build_sampler(config: Config, image_list: ImageList) -> BatchSampler:
     """Returns the sampler of the training batches."""
     rules = sampling_rules(config)
-    sampler_class, of_class = BatchSampler, {"representative_reuse": rules.representative_reuse}
+    common: dict[str, Any] = {
+        "labels": image_list.labels,
+        "batch_size": config.batch_size,
+        "images_per_class": config.images_per_class,
+        "seed": config.seed,
+        "representative_uses": config.representative_uses,
+        "representative_draw": config.representative_draw,
+        "steps_per_projection": rules.steps_per_projection,
+        "queries": rules.queries,
+    }
     if config.mines_classes:
-        sampler_class = MinedBatchSampler
-        of_class = {
-            "mining": ClassMining(config.hard_classes_per_seed, config.mining_strategy),
-            "lag": config.mining_lag,
-        }
-    return sampler_class(
-        image_list.labels,
-        config.batch_size,
-        config.images_per_class,
-        config.seed,
-        representative_uses=config.representative_uses,
-        representative_draw=config.representative_draw,
-        steps_per_projection=rules.steps_per_projection,
-        queries=rules.queries,
-        **of_class,
-    )
+        mining = ClassMining(config.hard_classes_per_seed, config.mining_strategy)
+        return MinedBatchSampler(**common, mining=mining, lag=config.mining_lag)
+    return BatchSampler(**common, representative_reuse=rules.representative_reuse)
 
 
 def build_loss(config: Config, num_classes: int) -> losses.MetricLoss:
