@@ -6,84 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from profs_tf.config.checks import check_combinations
+from profs_tf.config.data_options import DataOptions
+from profs_tf.config.method_options import MethodOptions
 from profs_tf.utils.option_fields import check_range, option, whole_numbers
-
-METHODS = ("baseline", "proximal", "profs", "profs_hncm")
 
 
 @dataclass(frozen=True)
-class Config:
-    """All options of a run. The defaults are the paper's (section 5.2); the help says what None means."""
+class Config(MethodOptions, DataOptions):
+    """All options of a run. The defaults are the paper's (section 5.2); the help says what None means.
 
-    dataset: str = option(
-        "emoji", "Data set: emoji (comes with the package), cub200, cars196, sop, folder:PATH or csv:PATH."
-    )
-    data_dir: Optional[str] = option(None, "Folder that holds the data set as its archive unpacks.")
-    train_classes: Optional[str] = option(
-        None,
-        "folder: and csv: only. Training classes: a fraction of the classes (0.5), or a text file with one "
-        "name per line. Default: the first half.",
-    )
-    validation_classes: Optional[float] = option(
-        None,
-        "Fraction of the training classes, drawn by a fixed shuffle, that is held out and evaluated "
-        "instead of the test classes: for tuning. Default: none; the test classes are evaluated.",
-        above=0.0,
-    )
-    allow_partial_data: bool = option(False, "Whether an incomplete copy of a data set is accepted.")
-    download: bool = option(False, "Whether TensorFlow Datasets may download a data set that is not found.")
-    output_dir: str = option("", "Folder that the run is written to; it must not hold another run.")
-    seed: int = option(
-        0, "Seed of everything random; two runs with the same seed are equal bit for bit.", minimum=0
-    )
-
-    method: str = option(
-        "profs",
-        "profs: representatives, anchor weights and proximal penalty. profs_hncm: also hard negative class "
-        "mining. baseline: ordinary batches, no penalty. proximal: ordinary batches, and the penalty alone.",
-        choices=METHODS,
-    )
-    batch_size: int = option(128, "B, images in a batch; a multiple of --images_per_class.", minimum=1)
-    images_per_class: int = option(
-        2, "I, images of each class in a batch, the representative included.", minimum=1
-    )
-    representative_uses: int = option(
-        6, "rho, uses of each representative in a projection; determines M.", minimum=1
-    )
-    steps_per_projection: Optional[int] = option(
-        None,
-        "M, steps per projection: between two updates of anchor and representatives. Default: ceil(rho L / "
-        "C).",
-        minimum=1,
-    )
-    representative_draw: str = option(
-        "uniform",
-        "uniform: drawn independently for each projection. cyclic: an image is drawn again only after all "
-        "others of its class.",
-        choices=("uniform", "cyclic"),
-    )
-    hard_classes_per_seed: int = option(
-        3, "h, with profs_hncm: nearest classes that each seed class adds to the batch.", minimum=1
-    )
-    mining_strategy: str = option(
-        "nearest",
-        "With profs_hncm. nearest: each seed's nearest classes. greedy: repeatedly the class nearest to "
-        "any in the batch.",
-        choices=("nearest", "greedy"),
-    )
-    mining_lag: int = option(
-        4,
-        "With profs_hncm: steps between the newest embeddings used and the batch mined from them.",
-        minimum=1,
-    )
-    proximal_weight: float = option(
-        1e-3, "lambda, weight of the proximal penalty: the pull towards the anchor weights.", minimum=0.0
-    )
-    proximal_decay: float = option(
-        1.0,
-        "Factor on lambda after every epoch; below 1 lambda decays, as section 5.4.2 of the paper suggests.",
-        above=0.0,
-    )
+    The fields of data and method come first, then those below.
+    """
 
     loss: str = option("margin", "Loss. Its own options are --LOSS_OPTION, such as --margin_boundary.")
     loss_options: dict[str, Any] = field(
@@ -248,16 +181,6 @@ class Config:
             check_range(spec, getattr(self, spec.name))
         object.__setattr__(self, "ks", whole_numbers("ks", self.ks))
         check_combinations(self)
-
-    @property
-    def mines_classes(self) -> bool:
-        """Whether batches are mined (HNCM)."""
-        return self.method == "profs_hncm"
-
-    @property
-    def effective_proximal_weight(self) -> float:
-        """lambda: 0 for the baseline."""
-        return 0.0 if self.method == "baseline" else self.proximal_weight
 
     @property
     def pretrained_weights(self) -> Optional[str]:

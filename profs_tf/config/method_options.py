@@ -1,0 +1,71 @@
+"""Options of a run: the method, its batches, projections, mining and penalty."""
+
+from dataclasses import dataclass
+from typing import Optional
+
+from profs_tf.utils.option_fields import option
+
+METHODS = ("baseline", "proximal", "profs", "profs_hncm")
+
+
+@dataclass(frozen=True)
+class MethodOptions:
+    """The part of `Config` that the method and its batches depend on."""
+
+    method: str = option(
+        "profs",
+        "profs: representatives, anchor weights and proximal penalty. profs_hncm: also hard negative class "
+        "mining. baseline: ordinary batches, no penalty. proximal: ordinary batches, and the penalty alone.",
+        choices=METHODS,
+    )
+    batch_size: int = option(128, "B, images in a batch; a multiple of --images_per_class.", minimum=1)
+    images_per_class: int = option(
+        2, "I, images of each class in a batch, the representative included.", minimum=1
+    )
+    representative_uses: int = option(
+        6, "rho, uses of each representative in a projection; determines M.", minimum=1
+    )
+    steps_per_projection: Optional[int] = option(
+        None,
+        "M, steps per projection: between two updates of anchor and representatives. Default: ceil(rho L / "
+        "C).",
+        minimum=1,
+    )
+    representative_draw: str = option(
+        "uniform",
+        "uniform: drawn independently for each projection. cyclic: an image is drawn again only after all "
+        "others of its class.",
+        choices=("uniform", "cyclic"),
+    )
+    hard_classes_per_seed: int = option(
+        3, "h, with profs_hncm: nearest classes that each seed class adds to the batch.", minimum=1
+    )
+    mining_strategy: str = option(
+        "nearest",
+        "With profs_hncm. nearest: each seed's nearest classes. greedy: repeatedly the class nearest to "
+        "any in the batch.",
+        choices=("nearest", "greedy"),
+    )
+    mining_lag: int = option(
+        4,
+        "With profs_hncm: steps between the newest embeddings used and the batch mined from them.",
+        minimum=1,
+    )
+    proximal_weight: float = option(
+        1e-3, "lambda, weight of the proximal penalty: the pull towards the anchor weights.", minimum=0.0
+    )
+    proximal_decay: float = option(
+        1.0,
+        "Factor on lambda after every epoch; below 1 lambda decays, as section 5.4.2 of the paper suggests.",
+        above=0.0,
+    )
+
+    @property
+    def mines_classes(self) -> bool:
+        """Whether batches are mined (HNCM)."""
+        return self.method == "profs_hncm"
+
+    @property
+    def effective_proximal_weight(self) -> float:
+        """lambda: 0 for the baseline."""
+        return 0.0 if self.method == "baseline" else self.proximal_weight
