@@ -24,6 +24,11 @@ def check_combinations(config: Config) -> None:
             f"`batch_size` must be a multiple of `images_per_class` = {config.images_per_class}, "
             f"got {config.batch_size}."
         )
+    if config.mines_classes and config.class_draw != "independent":
+        raise ValueError(
+            f"`class_draw` must be independent with profs_hncm, got {config.class_draw}: mining chooses the "
+            "classes."
+        )
     if config.initial_run == "":
         raise ValueError(
             "`initial_run` must name the folder of a run. Leave it out to start from other weights."

@@ -37,6 +37,12 @@ class MethodOptions:
         "others of its class.",
         choices=("uniform", "cyclic"),
     )
+    class_draw: str = option(
+        "independent",
+        "The classes of each batch. independent: drawn anew. rounds: every class is in a batch before any is "
+        "in another, except that the last batch of a round is filled up; not with profs_hncm.",
+        choices=("independent", "rounds"),
+    )
     hard_classes_per_seed: int = option(
         3, "h, with profs_hncm: nearest classes that each seed class adds to the batch.", minimum=1
     )

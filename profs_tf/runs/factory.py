@@ -131,7 +131,9 @@ def build_sampler(config: Config, image_list: ImageList) -> BatchSampler:
     if config.mines_classes:
         mining = ClassMining(config.hard_classes_per_seed, config.mining_strategy)
         return MinedBatchSampler(**common, mining=mining, lag=config.mining_lag)
-    return BatchSampler(**common, representative_reuse=rules.representative_reuse)
+    return BatchSampler(
+        **common, representative_reuse=rules.representative_reuse, class_draw=config.class_draw
+    )
 
 
 def build_loss(config: Config, num_classes: int) -> losses.MetricLoss:

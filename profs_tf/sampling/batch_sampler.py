@@ -20,6 +20,7 @@ from profs_tf.sampling.schedule import (
 from profs_tf.utils.array_types import Labels
 
 QUERIES = ("representatives", "all")
+CLASS_DRAWS = ("independent", "rounds")
 
 
 class BatchIndices(NamedTuple):
@@ -48,9 +49,9 @@ class BatchSampler:
 
     Drawing costs O(C I^2) per batch, and O(L) (O(N log N) for the cyclic draw) per projection.
 
-    An epoch is ``len(sampler) = ceil(N / B)`` steps, the number that N images fill. The draws of steps are
-    independent, so an epoch does not show every image or every class: a class is in none of T batches with
-    probability ``(1 - C/L)**T``.
+    An epoch is ``len(sampler) = ceil(N / B)`` steps, the number that N images fill. It does not show every
+    image, nor every class with the "independent" draw: a class is in none of T batches with probability
+    ``(1 - C/L)**T``. With "rounds" every ``ceil(L / C)`` batches show every class.
 
     Attributes:
         table: the images of each class (`ClassTable`); class l has the label ``table.class_labels[l]``.
@@ -73,6 +74,7 @@ class BatchSampler:
         representative_draw: str = "uniform",
         queries: str = "representatives",
         representative_reuse: bool = True,
+        class_draw: str = "independent",
     ) -> None:
         """Prepares the draws; O(N log N).
 
@@ -88,6 +90,9 @@ class BatchSampler:
                 loss).
             representative_reuse: whether the batches of a projection share its representatives. If not, every
                 batch draws its own, as with M = 1, and only the anchor weights follow the projections.
+            class_draw: "independent" draws the classes of each batch anew, O(C). "rounds" visits every class
+                before any is visited again: the batches of a round of ``ceil(L / C)`` steps part a shuffle of
+                the classes, O(L), and the last one is filled up with classes drawn from the earlier ones.
 
         Raises:
             ValueError: If an argument is out of its range.
@@ -113,6 +118,9 @@ class BatchSampler:
         if queries not in QUERIES:
             raise ValueError(f"`queries` must be one of {', '.join(QUERIES)}, got {queries!r}.")
         self.queries = queries
+        if class_draw not in CLASS_DRAWS:
+            raise ValueError(f"`class_draw` must be one of {', '.join(CLASS_DRAWS)}, got {class_draw!r}.")
+        self.class_draw = class_draw
         self.representative_reuse = representative_reuse
         self.first_step = 0
         self._latest = (-1, np.empty(0, np.int64))
@@ -147,11 +155,19 @@ class BatchSampler:
         """
         if step < 0:
             raise ValueError(f"`step` must be >= 0, got {step}.")
-        return self._make_batch(step, self._draw_classes)
+        return self._make_batch(step, lambda random: self._draw_classes(random, step))
 
-    def _draw_classes(self, random: np.random.Generator) -> np.ndarray:
+    def _draw_classes(self, random: np.random.Generator, step: int) -> np.ndarray:
         """Returns the classes of a batch, int64 [C], all different."""
-        return random.choice(self.num_classes, self.classes_per_batch, replace=False)
+        if self.class_draw == "independent":
+            return random.choice(self.num_classes, self.classes_per_batch, replace=False)
+        round_index, turn = divmod(step, -(-self.num_classes // self.classes_per_batch))
+        shuffle = random_streams.generator(self.seed, random_streams.CLASS_ROUND, round_index)
+        order = shuffle.permutation(self.num_classes)
+        first = turn * self.classes_per_batch
+        due = order[first : first + self.classes_per_batch]
+        visited = random.choice(order[:first], self.classes_per_batch - len(due), replace=False)
+        return np.concatenate([due, visited])
 
     def _make_batch(
         self, step: int, choose_classes: Callable[[np.random.Generator], np.ndarray]

@@ -6,6 +6,7 @@ import numpy as np
 REPRESENTATIVES = 1
 BATCH = 2
 CYCLE = 3
+CLASS_ROUND = 4
 VIEW = 4
 
 

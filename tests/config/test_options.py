@@ -53,6 +53,10 @@ def test_is_frozen():
             {"warmup_epochs": 5, "epochs": 5},
             "`warmup_epochs` must be below `epochs` = 5, got 5: the ",
         ),
+        (
+            {"class_draw": "rounds", "method": "profs_hncm"},
+            "`class_draw` must be independent with profs_hncm, got rounds: mining chooses the classes",
+        ),
         ({"steps_per_projection": 0}, "`steps_per_projection` must be >= 1, got 0"),
     ],
 )

@@ -106,6 +106,34 @@ def test_classes_left_out_of_an_epoch_are_as_many_as_stated():
     assert np.mean(missing) == pytest.approx(stated, abs=2.0)
 
 
+@settings(deadline=None, max_examples=50)
+@given(st.integers(1, 30), st.integers(1, 12), st.integers(0, 2**40), st.integers(0, 2**62 - 1))
+def test_rounds_visit_each_class_once_before_any_again(num_classes, classes, round_index, seed):
+    labels = np.repeat(np.arange(num_classes), 3)
+    sampler = BatchSampler(labels, classes * 2, 2, seed, class_draw="rounds")
+    classes = sampler.classes_per_batch
+    steps = round_index * -(-num_classes // classes) + np.arange(-(-num_classes // classes))
+    batches = [sampler.batch(int(step)) for step in steps]
+    visits = np.concatenate([batch.labels[:classes] for batch in batches])
+    # The first L visits are all classes, once each; the rest fill up the last batch with others.
+    np.testing.assert_array_equal(np.sort(visits[:num_classes]), np.arange(num_classes))
+    assert len(set(batches[-1].labels[:classes])) == classes
+    for batch in batches:
+        np.testing.assert_array_equal(labels[batch.indices], batch.labels)
+    again = BatchSampler(labels, sampler.batch_size, 2, seed, class_draw="rounds")
+    np.testing.assert_array_equal(again.batch(int(steps[-1])).indices, batches[-1].indices)
+
+
+def test_rounds_are_shuffled_and_filled_up_uniformly():
+    sampler = BatchSampler(np.repeat(np.arange(10), 2), 14, 2, seed=4, class_draw="rounds")
+    heads = np.array([sampler.batch(t).labels[:7] for t in range(2000)])
+    # A round is two batches: 7 classes, then the other 3 and 4 of the 7.
+    for part in (heads[0::2], heads[1::2, :3], heads[1::2, 3:]):
+        counts = np.bincount(part.ravel(), minlength=10)
+        expected = part.size / 10
+        assert np.sum((counts - expected) ** 2 / expected) < 28  # chi-squared, 9 degrees of freedom
+
+
 def test_length_is_the_steps_that_show_as_many_images_as_there_are():
     assert len(BatchSampler(np.repeat(np.arange(10), 13), 8)) == 17
 
@@ -127,6 +155,7 @@ def test_single_image_class_meets_itself():
     [
         ({"seed": -1}, r"`seed` must be in \[0, 2\*\*62\), got -1"),
         ({"representative_draw": "x"}, "`representative_draw` must be one of uniform, cyclic, got 'x'"),
+        ({"class_draw": "x"}, "`class_draw` must be one of independent, rounds, got 'x'"),
         ({"queries": "x"}, "`queries` must be one of representatives, all, got 'x'"),
         ({"steps_per_projection": 2.7}, r"`steps_per_projection` must be a whole number, got 2\.7"),
         ({"representative_uses": 1.5}, r"`representative_uses` must be a whole number, got 1\.5"),
