@@ -62,9 +62,10 @@ metrics.json and learning_curves.png. Ctrl-C saves and stops; --resume continues
 def define_flags(values: flags.FlagValues) -> None:
     """Defines the flags of this command."""
     config_flags.define(values)
-    define_flag(values, "resume", bool, False, "Resume the run in --output_dir.")
+    group = config_flags.MOST_NEEDED
+    define_flag(values, "resume", bool, False, "Resume the run in --output_dir.", group=group)
     text = "What is shown while training. Where the output is no terminal, lines in place of bars."
-    define_flag(values, "progress", str, "bar", text, choices=PROGRESS)
+    define_flag(values, "progress", str, "bar", text, PROGRESS, "Evaluation")
 
 
 def main(values: flags.FlagValues) -> None:

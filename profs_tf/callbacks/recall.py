@@ -68,7 +68,7 @@ class RecallCallback(tf.keras.callbacks.Callback):
                 keeps none.
             evaluate_untrained: Whether to evaluate before the first step, too, as a candidate for the best.
             patience: stop training after so many evaluations without a new best; None never stops.
-            verbose: whether to print a line for each evaluation.
+            verbose: Whether to print a line for each evaluation that Keras does not print with the epoch.
             on_embeddings: called with the epoch (0: untrained) and the embeddings, float32 [N, D], of each
                 evaluation.
             last_epoch: the epoch (counted from 1) that is evaluated whatever `every_epochs`; None takes the
@@ -153,7 +153,9 @@ class RecallCallback(tf.keras.callbacks.Callback):
         last = (self.params or {}).get("epochs") if self.last_epoch is None else self.last_epoch
         if self._epoch % self.every_epochs and self._epoch != last:
             return
-        metrics = self._evaluate_and_keep(self._epoch, (logs or {}).get("loss"))
+        # Keras prints the logs of an epoch itself if `fit` is verbose.
+        shown = logs is not None and bool((self.params or {}).get("verbose"))
+        metrics = self._evaluate_and_keep(self._epoch, (logs or {}).get("loss"), shown)
         if logs is not None:
             logs.update(metrics)
 
@@ -162,9 +164,11 @@ class RecallCallback(tf.keras.callbacks.Callback):
         if self.model.stop_training and self._evaluated_epoch != self._epoch:
             self._evaluate_and_keep(self._epoch)
 
-    def _evaluate_and_keep(self, epoch: int, loss: Optional[float] = None) -> dict[str, float]:
+    def _evaluate_and_keep(
+        self, epoch: int, loss: Optional[float] = None, shown: bool = False
+    ) -> dict[str, float]:
         """Returns the metrics of an epoch; keeps the weights if they are the best, or stops training."""
-        metrics = self._evaluate(epoch)
+        metrics = self._evaluate(epoch, shown)
         self._evaluated_epoch = epoch
         monitored = f"recall@{min(self.ks)}"
         better = not self.best or metrics[monitored] > self.best[monitored]
@@ -207,7 +211,7 @@ class RecallCallback(tf.keras.callbacks.Callback):
     def _embedder(self) -> tf.keras.Model:
         return getattr(self.model, "embedder", self.model)
 
-    def _evaluate(self, epoch: int) -> dict[str, float]:
+    def _evaluate(self, epoch: int, shown: bool = False) -> dict[str, float]:
         begin = time.monotonic()
         embeddings = embed(
             self._embedder, self.image_list, preprocessing=self.preprocessing, batch_size=self.batch_size
@@ -227,9 +231,9 @@ class RecallCallback(tf.keras.callbacks.Callback):
         metrics["evaluation_seconds"] = time.monotonic() - begin
         if self.on_embeddings is not None:
             self.on_embeddings(epoch, embeddings)
-        if self.verbose:
-            shown = "  ".join(
+        if self.verbose and not shown:
+            figures = "  ".join(
                 f"{name} {value:.4f}" for name, value in metrics.items() if "seconds" not in name
             )
-            print(f"\nepoch {epoch}: {shown}", flush=True)
+            print(f"\nepoch {epoch}: {figures}", flush=True)
         return metrics

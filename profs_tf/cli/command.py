@@ -28,7 +28,9 @@ def run(
     _start_logging()
     values = flags.FlagValues()
     define_flags(values)
-    flags.DEFINE_boolean("help", False, "Show this text.", flag_values=values, short_name="h")
+    flags.DEFINE_boolean(
+        "help", False, "Show this text.", flag_values=values, short_name="h", module_name="Help"
+    )
     name = f"{usage.split()[0]} "
     try:
         rest = values(sys.argv)[1:]

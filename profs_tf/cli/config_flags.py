@@ -14,27 +14,55 @@ from profs_tf.config import Config
 _OF_REPRESENTATIVES = ("steps_per_projection", "representative_uses")
 _OF_PROJECTIONS = (*_OF_REPRESENTATIVES, "proximal_weight", "proximal_decay")
 _OF_MINING = ("hard_classes_per_seed", "mining_strategy", "mining_lag")
+MOST_NEEDED = "Most needed"
+_MOST_NEEDED = (
+    "dataset",
+    "output_dir",
+    "backbone",
+    "pretrained",
+    "method",
+    "loss",
+    "batch_size",
+    "learning_rate",
+    "epochs",
+)
+# The first field of each group of --help -> its title.
+_GROUP_BEGINS = {
+    "dataset": "Data",
+    "method": "Method (PROFS)",
+    "loss": "Network and its weights",
+    "image_resize": "Images",
+    "learning_rate": "Learning rate",
+    "epochs": "Steps and checkpoints",
+    "ks": "Evaluation",
+    "distribute": "Devices and precision",
+}
 # Options that follow from the data and the model; a flag could only contradict them.
 _DERIVED_OPTIONS = ("num_classes", "embedding_dim", "name")
 
 
 def define(values: flags.FlagValues) -> None:
-    """Defines all flags of a training run."""
+    """Defines all flags of a training run; --help shows them in this order."""
+    for name in _MOST_NEEDED:
+        define_field(values, name, MOST_NEEDED)
+    group = ""
     for spec in dataclasses.fields(Config):
-        if spec.name != "loss_options":
-            define_field(values, spec.name)
+        group = _GROUP_BEGINS.get(spec.name, group)
+        if spec.name not in ("loss_options", *_MOST_NEEDED):
+            define_field(values, spec.name, group)
     for loss in losses.names():
         for name, option in loss_options(loss).items():
             text = f"Option `{name}` of the loss {loss}."
-            define_flag(values, f"{loss}_{name}", option.type, option.default, text)
+            flag, group = f"{loss}_{name}", "Options of losses"
+            define_flag(values, flag, option.type, option.default, text, option.choices, group)
 
 
-def define_field(values: flags.FlagValues, name: str) -> None:
-    """Defines the flag of one field of `Config`."""
+def define_field(values: flags.FlagValues, name: str, group: str = "Data") -> None:
+    """Defines the flag of one field of `Config`, in a group of --help."""
     spec = Config.__dataclass_fields__[name]
     kind = _plain_type(typing.get_type_hints(Config)[name])
     choices = tuple(losses.names()) if name == "loss" else spec.metadata["choices"]
-    define_flag(values, name, kind, spec.default, spec.metadata["help"], choices)
+    define_flag(values, name, kind, spec.default, spec.metadata["help"], choices, group)
 
 
 def loss_options(loss: str) -> dict[str, losses.Option]:

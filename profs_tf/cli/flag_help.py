@@ -6,11 +6,12 @@ from absl import flags
 
 
 def help_text(usage: str, values: flags.FlagValues) -> str:
-    """Returns the usage followed by all flags in the order of their definition."""
-    lines = [usage.strip(), "", "Flags:"]
-    for module_flags in values.flags_by_module_dict().values():
-        # absl's own flags, such as --undefok.
-        lines += [_entry(flag) for flag in module_flags if not flag.help.startswith("(special)")]
+    """Returns the usage followed by all flags, in the order of their definition, by groups."""
+    lines = [usage.strip()]
+    for group, group_flags in values.flags_by_module_dict().items():
+        # absl's own flags, such as --undefok, are left out.
+        shown = [_entry(flag) for flag in group_flags if not flag.help.startswith("(special)")]
+        lines += ["", f"{group}:", *shown] if shown else []
     lines.append("  --flagfile=FILE\n      Read flags from a file, one a line; files may name others.")
     return "\n".join(lines)
 

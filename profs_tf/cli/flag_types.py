@@ -11,7 +11,13 @@ from profs_tf.utils.files import check_file_output, check_folder_output
 
 
 def define_flag(
-    values: flags.FlagValues, name: str, kind: type, default: Any, text: str, choices: tuple[str, ...] = ()
+    values: flags.FlagValues,
+    name: str,
+    kind: type,
+    default: Any,
+    text: str,
+    choices: tuple[str, ...] = (),
+    group: str = "Flags",
 ) -> None:
     """Defines one flag.
 
@@ -23,16 +29,19 @@ def define_flag(
         default: Its value when it is not set.
         text: Help.
         choices: The valid values, if they are few.
+        group: Title under which --help lists it.
     """
+    # absl lists flags by the module that defines them, which is where a title has its place.
+    options: dict[str, Any] = {"flag_values": values, "module_name": group}
     if choices:
-        flags.DEFINE_enum(name, default, list(choices), text, flag_values=values)
+        flags.DEFINE_enum(name, default, list(choices), text, **options)
         # absl puts the choices in front of the text; our help shows them with the name.
         values[name].help = text
     elif kind is tuple:
         items = [str(value) for value in default]
-        flags.DEFINE_list(name, items, f"{text} Separated by commas.", flag_values=values)
+        flags.DEFINE_list(name, items, f"{text} Separated by commas.", **options)
     elif kind is list:
-        flags.DEFINE_multi_string(name, list(default), f"{text} May be repeated.", flag_values=values)
+        flags.DEFINE_multi_string(name, list(default), f"{text} May be repeated.", **options)
     else:
         define_by_kind: dict[type, Callable[..., Any]] = {
             bool: flags.DEFINE_boolean,
@@ -40,7 +49,7 @@ def define_flag(
             float: flags.DEFINE_float,
             str: flags.DEFINE_string,
         }
-        define_by_kind[kind](name, default, text, flag_values=values)
+        define_by_kind[kind](name, default, text, **options)
 
 
 def split_at_commas(texts: Iterable[str], is_one: Callable[[str], bool] = os.path.exists) -> list[str]:

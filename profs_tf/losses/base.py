@@ -6,7 +6,7 @@ Shapes: B images in the batch, L classes, D embedding dimensions.
 import abc
 import inspect
 from collections.abc import Mapping, MutableMapping
-from typing import Any, NamedTuple, Optional, get_type_hints
+from typing import Any, Literal, NamedTuple, Optional, get_args, get_origin, get_type_hints
 
 import numpy as np
 import tensorflow as tf
@@ -21,6 +21,8 @@ class Option(NamedTuple):
     """bool, int, float or str; int for an ``Optional[int]``."""
     default: Any
     """None if there is no default value; see the loss's docstring."""
+    choices: tuple[str, ...] = ()
+    """The valid values, if the constructor declares them by ``Literal``."""
 
 
 class MetricLoss(tf.keras.losses.Loss, tf.Module):
@@ -142,7 +144,7 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
         hints = get_type_hints(cls.__init__)
         parameters = inspect.signature(cls.__init__).parameters
         return {
-            name: Option(_value_type(hints[name]), parameter.default)
+            name: Option(_value_type(hints[name]), parameter.default, _choices(hints[name]))
             for name, parameter in parameters.items()
             if name not in ("self", "name")
         }
@@ -171,9 +173,15 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
 
 
 def _value_type(hint: Any) -> type:
-    """Returns the type of an option's value: X for X and for Optional[X]."""
+    """Returns the type of an option's value: X for X and for Optional[X], str for a Literal of str."""
+    if get_origin(hint) is Literal:
+        return type(get_args(hint)[0])
     members = [member for member in getattr(hint, "__args__", ()) if member is not type(None)]
     return members[0] if members else hint
+
+
+def _choices(hint: Any) -> tuple[str, ...]:
+    return get_args(hint) if get_origin(hint) is Literal else ()
 
 
 def _store_key(variable: tf.Variable) -> str:

@@ -1,6 +1,6 @@
 """The contrastive loss."""
 
-from typing import Optional
+from typing import Literal, Optional, get_args
 
 import tensorflow as tf
 
@@ -9,6 +9,8 @@ from profs_tf.losses.batch import EmbeddingBatch
 from profs_tf.losses.distances import query_pairs, safe_sqrt, squared_distances
 from profs_tf.losses.mining import hard_negative_weights
 from profs_tf.utils.checks import check_finite_above, check_one_of
+
+Mining = Literal["hard", "hard_per_query", "all"]
 
 
 @tf.keras.utils.register_keras_serializable(package="profs_tf")
@@ -34,10 +36,10 @@ class ContrastiveLoss(MetricLoss):
         name: name of the loss.
     """
 
-    def __init__(self, margin: float = 1.0, mining: str = "hard", name: Optional[str] = None):
+    def __init__(self, margin: float = 1.0, mining: Mining = "hard", name: Optional[str] = None):
         super().__init__(name)
         self.margin = check_finite_above("margin", margin, 0.0)
-        self.mining = check_one_of("mining", mining, ("hard", "hard_per_query", "all"))
+        self.mining = check_one_of("mining", mining, get_args(Mining))
 
     def _batch_loss(self, batch: EmbeddingBatch) -> tf.Tensor:
         distances_sq = squared_distances(batch.embeddings)

@@ -1,6 +1,6 @@
 """The margin loss."""
 
-from typing import Any, Optional
+from typing import Any, Literal, Optional, get_args
 
 import tensorflow as tf
 
@@ -11,7 +11,7 @@ from profs_tf.losses.mining import distance_weighted_counts, hard_negative_weigh
 from profs_tf.losses.prototypes import NUM_CLASSES_CURE, class_index_checks, class_indices
 from profs_tf.utils.checks import check_count, check_finite_above, check_finite_at_least, check_one_of
 
-_MININGS = ("hard", "hard_per_query", "distance_weighted", "all")
+Mining = Literal["hard", "hard_per_query", "distance_weighted", "all"]
 
 
 @tf.keras.utils.register_keras_serializable(package="profs_tf")
@@ -57,7 +57,7 @@ class MarginLoss(MetricLoss):
         self,
         boundary: float = 1.2,
         margin: float = 0.2,
-        mining: str = "hard",
+        mining: Mining = "hard",
         boundary_per_class: bool = False,
         num_classes: Optional[int] = None,
         learning_rate: float = 5e-4,
@@ -68,7 +68,7 @@ class MarginLoss(MetricLoss):
         super().__init__(name)
         self.initial_boundary = check_finite_above("boundary", boundary, 0.0)
         self.margin = check_finite_at_least("margin", margin, 0.0)
-        self.mining = check_one_of("mining", mining, _MININGS)
+        self.mining = check_one_of("mining", mining, get_args(Mining))
         self.boundary_per_class = boundary_per_class
         self._num_boundaries = (
             check_count("num_classes", num_classes, NUM_CLASSES_CURE) if boundary_per_class else None

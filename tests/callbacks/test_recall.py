@@ -33,14 +33,14 @@ class SetsWeights(tf.keras.callbacks.Callback):
         self.model.set_weights(self.weights[epoch])
 
 
-def fit(model, callbacks, epochs):
+def fit(model, callbacks, epochs, verbose=0):
     sampler = profs.BatchSampler(LABELS, 4)
     return model.fit(
         profs.train_pipeline(IMAGES, sampler, PLAIN),
         epochs=epochs,
         steps_per_epoch=1,
         callbacks=callbacks,
-        verbose=0,
+        verbose=verbose,
     )
 
 
@@ -111,6 +111,17 @@ def test_says_once_that_the_network_overfits(capsys):
     fit(flat_model(), [SetsWeights([separating, *[random] * 7]), LossFalls(), recall], 8)
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "overfits" in line]
     assert "recall@1 on held-out classes has been below that of epoch 1 for 5 evaluations" in line
+
+
+@pytest.mark.parametrize("verbose", [0, 1, 2])
+def test_the_figures_of_an_epoch_are_printed_once(verbose, capsys):
+    """By Keras with the other figures of the epoch, or else in a line of their own."""
+    recall = profs.RecallCallback(IMAGES, (1,), preprocessing=PLAIN, evaluate_untrained=True)
+    fit(flat_model(), [recall], 2, verbose)
+    printed = capsys.readouterr().out
+    assert printed.count("recall@1") == 3
+    assert printed.count("epoch 0: recall@1") == 1
+    assert ("epoch 2: recall@1" in printed) == (verbose == 0)
 
 
 def test_evaluates_every_so_many_epochs_and_the_untrained_network():

@@ -227,8 +227,10 @@ def test_help_teaches():
     assert done.stderr == ""
     for expected in (
         "--flagfile=experiments/emoji.flags",
-        "--method=baseline|profs|profs_hncm",
+        "--method=baseline|proximal|profs|profs_hncm",
         "--margin_boundary=FLOAT",
+        "--margin_mining=hard|hard_per_query|distance_weighted|all",
+        "--triplet_mining=hard|semi_hard",
         "--resume",
     ):
         assert expected in done.stdout

@@ -67,7 +67,7 @@ def test_options_are_the_constructor_s(name):
     loss_class = type(losses.get(name, **required(name)))
     parameters = inspect.signature(loss_class).parameters
     assert [*options, "name"] == list(parameters)
-    for option, (kind, default) in options.items():
+    for option, (kind, default, _) in options.items():
         assert kind in (bool, int, float, str)
         assert default is None or type(default) is kind
         assert default == parameters[option].default
@@ -126,3 +126,9 @@ OUT_OF_RANGE = [
 def test_option_out_of_range(name, option, value, rule):
     with pytest.raises(ValueError, match=rf"`{option}` must be .*{rule}.*, got {value}\."):
         losses.get(name, **{**required(name), option: value})
+
+
+def test_the_choices_of_an_option_are_those_that_its_constructor_declares():
+    assert losses.options("triplet")["mining"] == (str, "hard", ("hard", "semi_hard"))
+    assert losses.options("contrastive")["mining"].choices == ("hard", "hard_per_query", "all")
+    assert losses.options("margin")["boundary"].choices == ()
