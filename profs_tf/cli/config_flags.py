@@ -14,6 +14,8 @@ from profs_tf.config import Config
 _OF_REPRESENTATIVES = ("steps_per_projection", "representative_uses")
 _OF_PROJECTIONS = (*_OF_REPRESENTATIVES, "proximal_weight", "proximal_decay")
 _OF_MINING = ("hard_classes_per_seed", "mining_strategy", "mining_lag")
+# Of effect in batches whose queries are representatives.
+_OF_QUERIES = ("representative_pairs",)
 MOST_NEEDED = "Most needed"
 _MOST_NEEDED = (
     "dataset",
@@ -37,8 +39,8 @@ _GROUP_BEGINS = {
     "ks": "Evaluation",
     "distribute": "Devices and precision",
 }
-# Options that follow from the data and the model; a flag could only contradict them.
-_DERIVED_OPTIONS = ("num_classes", "embedding_dim", "name")
+# Options that follow from the data, the model and other flags; a flag could only contradict them.
+_DERIVED_OPTIONS = ("num_classes", "embedding_dim", "representative_pairs", "name")
 
 
 def define(values: flags.FlagValues) -> None:
@@ -101,6 +103,11 @@ def unused(config: Config, given_values: dict[str, Any]) -> str:
     elif losses.loss_class(config.loss).has_prototypes:
         names, in_force = (*_OF_REPRESENTATIVES, *names), "; in force: steps_per_projection=1"
         setting += f" --loss={config.loss}"
+    if config.method in ("baseline", "proximal"):
+        names = (*names, *_OF_QUERIES)
+    elif "representative_pairs" not in losses.options(config.loss):
+        names = (*names, *_OF_QUERIES)
+        setting = f"--method={config.method} --loss={config.loss}"
     listed = ", ".join(f"{name}={getattr(config, name)}" for name in names if name in given_values)
     return f"unused with {setting}: {listed}{in_force}" if listed else ""
 

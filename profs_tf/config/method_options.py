@@ -37,6 +37,11 @@ class MethodOptions:
         "others of its class.",
         choices=("uniform", "cyclic"),
     )
+    representative_pairs: bool = option(
+        True,
+        "Whether the loss counts pairs of two representatives. If not, it counts those of a representative "
+        "and another image only, as the N-pair and the angular loss always do.",
+    )
     class_draw: str = option(
         "independent",
         "The classes of each batch. independent: drawn anew. rounds: every class is in a batch before any is "

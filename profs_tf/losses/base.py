@@ -56,6 +56,8 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
         baseline_queries: which images of a baseline batch are queries, as ``BatchSampler`` takes it: "all",
             or "representatives" if the loss is defined for one fresh query per class.
         learning_rate: learning rate of the loss's own variables; None if it has none.
+        representative_pairs: whether pairs of two representatives count; of effect in pairwise losses that
+            have it as an option.
     """
 
     normalized_embeddings: bool = True
@@ -63,13 +65,14 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
     baseline_queries: str = "all"
     learning_rate: Optional[float] = None
 
-    def __init__(self, name: Optional[str] = None):
+    def __init__(self, name: Optional[str] = None, representative_pairs: bool = True):
         # With this reduction Keras scales the value by 1 / number of replicas and sums the gradients, which
         # gives the gradient of the replicas' mean. With NONE and SUM the step would grow with the number of
         # replicas. The value is a mean already, so nothing divides by the batch size.
         reduction = tf.keras.losses.Reduction.SUM_OVER_BATCH_SIZE
         tf.keras.losses.Loss.__init__(self, reduction=reduction, name=name)
         tf.Module.__init__(self, name=name)
+        self.representative_pairs = representative_pairs
 
     @property
     def name(self) -> str:
@@ -122,7 +125,9 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
             # Comparisons with NaN are false: such pairs would drop out and leave the value finite.
             is_finite = tf.reduce_all(tf.math.is_finite(batch.embeddings))
             with tf.control_dependencies(_assert_all(checks)):
-                batch = batch._replace(embeddings=tf.identity(batch.embeddings))
+                batch = batch._replace(
+                    embeddings=tf.identity(batch.embeddings), representative_pairs=self.representative_pairs
+                )
                 value = self._batch_loss(batch)
             return tf.where(tf.reduce_all(holds) & is_finite, value, tf.constant(float("nan"), value.dtype))
 

@@ -32,6 +32,8 @@ class EmbeddingBatch(NamedTuple):
     """[B] bool: which images may be the first element of a pair (in PROFS, the representatives)."""
     every_image_is_query: tf.Tensor
     """bool scalar: True for an ordinary batch, without a query mask."""
+    representative_pairs: bool = True
+    """Whether two queries are a pair; for an ordinary batch they always are."""
 
 
 def read_embeddings(y_pred: Any) -> tf.Tensor:

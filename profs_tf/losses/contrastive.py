@@ -33,11 +33,18 @@ class ContrastiveLoss(MetricLoss):
         mining: the chosen negative pairs. "hard": the closest, as many as positive pairs
             (``hard_negative_weights``). "hard_per_query": as "hard", but each query takes its own closest
             negatives even if every image is a query. "all": every negative pair closer than the margin.
+        representative_pairs: whether pairs of two queries count; without a query mask all pairs do.
         name: name of the loss.
     """
 
-    def __init__(self, margin: float = 1.0, mining: Mining = "hard", name: Optional[str] = None):
-        super().__init__(name)
+    def __init__(
+        self,
+        margin: float = 1.0,
+        mining: Mining = "hard",
+        representative_pairs: bool = True,
+        name: Optional[str] = None,
+    ):
+        super().__init__(name, representative_pairs)
         self.margin = check_finite_above("margin", margin, 0.0)
         self.mining = check_one_of("mining", mining, get_args(Mining))
 

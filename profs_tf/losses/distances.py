@@ -73,17 +73,26 @@ def distinct_images(labels: tf.Tensor) -> tf.Tensor:
     return tf.logical_not(tf.eye(tf.shape(labels)[0], dtype=tf.bool))
 
 
+def _partners(batch: EmbeddingBatch) -> tf.Tensor:
+    """Returns [B] bool: the images that are no query; all if every image is a query."""
+    return tf.logical_or(tf.logical_not(batch.is_query), batch.every_image_is_query)
+
+
 def query_pairs(batch: EmbeddingBatch) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the pairs (i, j), i != j, whose first element i is a query.
+
+    Without `representative_pairs`, j is none, unless every image is a query.
 
     Returns:
         positives: [B, B] bool, the pairs of one class.
         negatives: [B, B] bool, the pairs of two classes.
     """
     same = same_class(batch.labels)
-    is_query = batch.is_query[:, tf.newaxis]
-    positives = tf.logical_and(tf.logical_and(same, distinct_images(batch.labels)), is_query)
-    return positives, tf.logical_and(tf.logical_not(same), is_query)
+    allowed = batch.is_query[:, tf.newaxis]
+    if not batch.representative_pairs:
+        allowed = tf.logical_and(allowed, _partners(batch)[tf.newaxis, :])
+    positives = tf.logical_and(tf.logical_and(same, distinct_images(batch.labels)), allowed)
+    return positives, tf.logical_and(tf.logical_not(same), allowed)
 
 
 def tuple_negatives(batch: EmbeddingBatch) -> tf.Tensor:
@@ -94,15 +103,19 @@ def tuple_negatives(batch: EmbeddingBatch) -> tf.Tensor:
     Returns:
         [B, B] bool. The rows of one class are equal, of queries and of other images.
     """
-    candidates = tf.logical_or(tf.logical_not(batch.is_query), batch.every_image_is_query)
-    return tf.logical_and(tf.logical_not(same_class(batch.labels)), candidates[tf.newaxis, :])
+    return tf.logical_and(tf.logical_not(same_class(batch.labels)), _partners(batch)[tf.newaxis, :])
 
 
 def pairs_with_a_query(batch: EmbeddingBatch) -> tf.Tensor:
     """Returns the pairs (i, j), i != j, of which i or j is a query.
 
+    Without `representative_pairs`, not both are, unless every image is a query.
+
     Returns:
         [B, B] bool, symmetric.
     """
     either = tf.logical_or(batch.is_query[:, tf.newaxis], batch.is_query[tf.newaxis, :])
+    if not batch.representative_pairs:
+        partners = _partners(batch)
+        either = tf.logical_and(either, tf.logical_or(partners[:, tf.newaxis], partners[tf.newaxis, :]))
     return tf.logical_and(either, distinct_images(batch.labels))

@@ -26,13 +26,14 @@ class LiftedStructureLoss(MetricLoss):
 
     Args:
         margin: >= 0; the distance that a negative pair should exceed.
+        representative_pairs: whether pairs of two queries count; without a query mask all pairs do.
         name: name of the loss.
     """
 
     normalized_embeddings = False
 
-    def __init__(self, margin: float = 1.0, name: Optional[str] = None):
-        super().__init__(name)
+    def __init__(self, margin: float = 1.0, representative_pairs: bool = True, name: Optional[str] = None):
+        super().__init__(name, representative_pairs)
         self.margin = check_finite_at_least("margin", margin, 0.0)
 
     def _batch_loss(self, batch: EmbeddingBatch) -> tf.Tensor:

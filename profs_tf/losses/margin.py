@@ -47,6 +47,7 @@ class MarginLoss(MetricLoss):
         learning_rate: > 0; learning rate of the boundary in ProfsModel.
         seed: seed of the draws of "distance_weighted".
         trainable_boundary: whether the boundary is trained; if not, it keeps its initial value.
+        representative_pairs: whether pairs of two queries count; without a query mask all pairs do.
         name: name of the loss.
 
     Attributes:
@@ -63,9 +64,10 @@ class MarginLoss(MetricLoss):
         learning_rate: float = 5e-4,
         seed: int = 0,
         trainable_boundary: bool = True,
+        representative_pairs: bool = True,
         name: Optional[str] = None,
     ):
-        super().__init__(name)
+        super().__init__(name, representative_pairs)
         self.initial_boundary = check_finite_above("boundary", boundary, 0.0)
         self.margin = check_finite_at_least("margin", margin, 0.0)
         self.mining = check_one_of("mining", mining, get_args(Mining))

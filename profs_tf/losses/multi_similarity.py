@@ -32,6 +32,7 @@ class MultiSimilarityLoss(MetricLoss):
         beta: > 0; scale of the negative similarities.
         base: the similarity that positives should exceed and negatives should not (the paper's lambda).
         eps: >= 0; tolerance of the mining.
+        representative_pairs: whether pairs of two queries count; without a query mask all pairs do.
         name: name of the loss.
     """
 
@@ -41,9 +42,10 @@ class MultiSimilarityLoss(MetricLoss):
         beta: float = 50.0,
         base: float = 0.5,
         eps: float = 0.1,
+        representative_pairs: bool = True,
         name: Optional[str] = None,
     ):
-        super().__init__(name)
+        super().__init__(name, representative_pairs)
         self.alpha = check_finite_above("alpha", alpha, 0.0)
         self.beta = check_finite_above("beta", beta, 0.0)
         self.base = check_finite("base", base)

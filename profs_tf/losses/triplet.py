@@ -33,11 +33,18 @@ class TripletLoss(MetricLoss):
         margin: >= 0; in units of squared distance.
         mining: the negative of a positive pair. "hard": the closest to the query. "semi_hard": the closest to
             the query that is farther from it than the positive; if there is none, the farthest.
+        representative_pairs: whether pairs of two queries count; without a query mask all pairs do.
         name: name of the loss.
     """
 
-    def __init__(self, margin: float = 0.2, mining: Mining = "hard", name: Optional[str] = None):
-        super().__init__(name)
+    def __init__(
+        self,
+        margin: float = 0.2,
+        mining: Mining = "hard",
+        representative_pairs: bool = True,
+        name: Optional[str] = None,
+    ):
+        super().__init__(name, representative_pairs)
         self.margin = check_finite_at_least("margin", margin, 0.0)
         self.mining = check_one_of("mining", mining, get_args(Mining))
 

@@ -142,7 +142,12 @@ def build_loss(config: Config, num_classes: int) -> losses.MetricLoss:
     Raises:
         ValueError: If the loss or one of its options is unknown or out of range.
     """
-    derived = {"num_classes": num_classes, "embedding_dim": config.embedding_dim, "seed": config.seed}
+    derived = {
+        "num_classes": num_classes,
+        "embedding_dim": config.embedding_dim,
+        "seed": config.seed,
+        "representative_pairs": config.representative_pairs,
+    }
     known = losses.options(config.loss)
     options = {name: value for name, value in derived.items() if name in known}
     return losses.get(config.loss, **{**options, **config.loss_options})

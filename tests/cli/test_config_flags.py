@@ -13,6 +13,14 @@ def test_flags_without_effect_are_named():
     )
     assert config_flags.unused(Config(**given, method="profs_hncm"), given) == ""
     assert config_flags.unused(Config(method="baseline"), {"epochs": 3}) == ""
+    for method, loss, setting in (
+        ("profs", "margin", ""),
+        ("proximal", "margin", "--method=proximal"),
+        ("profs", "n_pair", "--method=profs --loss=n_pair"),
+    ):
+        pairs = {"representative_pairs": False}
+        line = f"unused with {setting}: representative_pairs=False" if setting else ""
+        assert config_flags.unused(Config(method=method, loss=loss, **pairs), pairs) == line
     assert config_flags.unused(Config(**given, loss="proxy_nca"), given) == (
         "unused with --method=profs --loss=proxy_nca: steps_per_projection=3, hard_classes_per_seed=2"
         "; in force: steps_per_projection=1"

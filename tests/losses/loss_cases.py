@@ -44,7 +44,8 @@ def _margin(**options):
             loss.boundary.assign(np.linspace(0.8, 1.6, num_classes))
 
         def reference(E, y, q, chosen=None):
-            return loss_reference.margin(E, y, q, boundaries_of(loss, y), loss.margin, loss.mining, chosen)
+            boundaries, pairs = boundaries_of(loss, y), loss.representative_pairs
+            return loss_reference.margin(E, y, q, boundaries, loss.margin, loss.mining, chosen, pairs)
 
         return Case(loss, reference, _nothing)
 

@@ -33,10 +33,12 @@ def mean(values):
     return sum(values) / len(values) if values else 0.0
 
 
-def pairs_of(y, q):
+def pairs_of(y, q, representative_pairs=True):
     """The ordered pairs (i, j), i != j, with a query i: positive ones, negative ones."""
     size = len(y)
     pairs = [(i, j) for i in range(size) for j in range(size) if i != j and q[i]]
+    if not representative_pairs and not all(q):
+        pairs = [(i, j) for i, j in pairs if not q[j]]
     return [p for p in pairs if y[p[0]] == y[p[1]]], [p for p in pairs if y[p[0]] != y[p[1]]]
 
 
@@ -51,8 +53,8 @@ def closest(d, candidates, count):
     return {**chosen, **{pair: (len(in_order) - len(chosen)) / len(tied) for pair in tied}}
 
 
-def hard_negatives(d, y, q, per_query=False):
-    positives, negatives = pairs_of(y, q)
+def hard_negatives(d, y, q, per_query=False, representative_pairs=True):
+    positives, negatives = pairs_of(y, q, representative_pairs)
     if all(q) and not per_query:
         return closest(d, negatives, len(positives))
     chosen = {}
@@ -62,25 +64,25 @@ def hard_negatives(d, y, q, per_query=False):
     return chosen
 
 
-def contrastive(E, y, q, margin=1.0, mining="hard"):
+def contrastive(E, y, q, margin=1.0, mining="hard", representative_pairs=True):
     d = distance_matrix(E)
-    positives, negatives = pairs_of(y, q)
+    positives, negatives = pairs_of(y, q, representative_pairs)
     if mining == "all":
         chosen = {(i, k): 1.0 for i, k in negatives if d[i][k] < margin}
     else:
-        chosen = hard_negatives(d, y, q, per_query=mining == "hard_per_query")
+        chosen = hard_negatives(d, y, q, mining == "hard_per_query", representative_pairs)
     total = sum(d[i][j] ** 2 for i, j in positives)
     total += sum(w * max(margin - d[i][k], 0.0) ** 2 for (i, k), w in chosen.items())
     count = len(positives) + sum(chosen.values())
     return total / count if count else 0.0
 
 
-def triplet(E, y, q, margin=0.2, mining="hard"):
+def triplet(E, y, q, margin=0.2, mining="hard", representative_pairs=True):
     d_sq = [[value**2 for value in row] for row in distance_matrix(E)]
-    positives, _ = pairs_of(y, q)
+    positives, negative_pairs = pairs_of(y, q, representative_pairs)
     terms = []
     for i, p in positives:
-        negatives = [d_sq[i][k] for k in range(len(y)) if y[k] != y[i]]
+        negatives = [d_sq[i][k] for query, k in negative_pairs if query == i]
         if not negatives:
             terms.append(0.0)
             continue
@@ -92,31 +94,37 @@ def triplet(E, y, q, margin=0.2, mining="hard"):
     return mean(terms)
 
 
-def margin(E, y, q, boundaries, margin=0.2, mining="hard", chosen=None):
+def margin(E, y, q, boundaries, margin=0.2, mining="hard", chosen=None, representative_pairs=True):
     """`boundaries`: one for each label, by label; `chosen`: {pair: weight} of the negatives, or by mining."""
     d = distance_matrix(E)
-    positives, negatives = pairs_of(y, q)
+    positives, negatives = pairs_of(y, q, representative_pairs)
     if mining == "all":
         chosen = dict.fromkeys(negatives, 1.0)
     elif chosen is None:
-        chosen = hard_negatives(d, y, q, per_query=mining == "hard_per_query")
+        chosen = hard_negatives(d, y, q, mining == "hard_per_query", representative_pairs)
     terms = [(1.0, d[i][j] - boundaries[y[i]] + margin) for i, j in positives]
     terms += [(w, boundaries[y[i]] + margin - d[i][k]) for (i, k), w in chosen.items()]
     active = [(w, term) for w, term in terms if term > 0.0 and w > 0.0]
     return sum(w * term for w, term in active) / sum(w for w, _ in active) if active else 0.0
 
 
-def lifted_structure(E, y, q, margin=1.0):
+def counted(i, k, q, representative_pairs):
+    """Whether i or k is a query, and both only if such pairs count."""
+    return bool(q[i] or q[k]) and (representative_pairs or all(q) or not (q[i] and q[k]))
+
+
+def lifted_structure(E, y, q, margin=1.0, representative_pairs=True):
     d = distance_matrix(E)
     size = len(y)
 
     def negatives(i):
-        return [margin - d[i][k] for k in range(size) if y[k] != y[i] and (q[i] or q[k])]
+        others = [k for k in range(size) if counted(i, k, q, representative_pairs)]
+        return [margin - d[i][k] for k in others if y[k] != y[i]]
 
     terms = []
     for i in range(size):
         for j in range(i + 1, size):
-            if y[i] == y[j] and (q[i] or q[j]):
+            if y[i] == y[j] and counted(i, j, q, representative_pairs):
                 both = negatives(i) + negatives(j)
                 structure = log_sum_exp(both) + d[i][j] if both else 0.0
                 terms.append(max(0.0, structure) ** 2 / 2)
@@ -150,12 +158,12 @@ def angular(E, y, q, angle=45.0, n_pair_weight=0.0, l2_weight=0.002):
     return mean(terms) + (n_pair_weight * n_pair(E, y, q, l2_weight) if n_pair_weight else 0.0)
 
 
-def multi_similarity(E, y, q, alpha=2.0, beta=50.0, base=0.5, eps=0.1):
+def multi_similarity(E, y, q, alpha=2.0, beta=50.0, base=0.5, eps=0.1, representative_pairs=True):
     s = similarities(E)
     size = len(y)
     terms = []
     for i in range(size):
-        pairs = [k for k in range(size) if k != i and (q[i] or q[k])]
+        pairs = [k for k in range(size) if k != i and counted(i, k, q, representative_pairs)]
         if not pairs:
             continue
         positives = [s[i][k] for k in pairs if y[k] == y[i]]

@@ -2,8 +2,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from profs_tf import losses
 from profs_tf.losses import distances
 from profs_tf.losses.batch import EmbeddingBatch
+from tests.losses import loss_reference
+from tests.losses.loss_cases import unit_rows
 from tests.losses.loss_reference import distance_matrix
 
 
@@ -56,5 +59,44 @@ def test_pairs():
     np.testing.assert_array_equal(negatives, [[0, 0, 1], [0, 0, 0], [0, 0, 0]])
     np.testing.assert_array_equal(distances.pairs_with_a_query(batch), [[0, 1, 1], [1, 0, 0], [1, 0, 0]])
     np.testing.assert_array_equal(distances.tuple_negatives(batch), [[0, 0, 1], [0, 0, 1], [0, 1, 0]])
+    two = batch._replace(is_query=tf.constant([True, False, True]), representative_pairs=False)
+    np.testing.assert_array_equal(distances.query_pairs(two)[1], [[0, 0, 0], [0, 0, 0], [0, 1, 0]])
+    np.testing.assert_array_equal(distances.pairs_with_a_query(two), [[0, 1, 0], [1, 0, 1], [0, 1, 0]])
     every = batch._replace(is_query=tf.fill([3], True), every_image_is_query=tf.constant(True))
     np.testing.assert_array_equal(distances.tuple_negatives(every), [[0, 0, 1], [0, 0, 1], [1, 1, 0]])
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("contrastive", {}),
+        ("contrastive", {"mining": "all"}),
+        ("triplet", {}),
+        ("triplet", {"mining": "semi_hard"}),
+        ("margin", {}),
+        ("lifted_structure", {}),
+        ("multi_similarity", {}),
+    ],
+)
+def test_losses_without_pairs_of_two_representatives_agree_with_loops(name, options):
+    with_pairs, loss = losses.get(name, **options), losses.get(name, **options, representative_pairs=False)
+    assert type(loss).from_config(loss.get_config()).representative_pairs is False
+    reference = getattr(loss_reference, name)
+    if name == "margin":
+        options = {"boundaries": [1.2] * 5}
+    rng = np.random.default_rng(0)
+    differ = []
+    for mask in ("one per class", "random", "ones"):
+        y, E = rng.permutation(np.repeat(np.arange(5), 3)), unit_rows(rng, 15)
+        q = {
+            "one per class": np.isin(np.arange(15), np.unique(y, return_index=True)[1]),
+            "random": rng.integers(0, 2, 15),
+            "ones": np.ones(15),
+        }[mask]
+        expected = reference(
+            E.astype(np.float64), y.tolist(), q.tolist(), **options, representative_pairs=False
+        )
+        np.testing.assert_allclose(loss(y, E, q), expected, rtol=1e-5)
+        differ.append(loss(y, E, q) != with_pairs(y, E, q))
+    # In an ordinary batch, where every image is a query, all pairs count.
+    assert differ == [True, True, False]

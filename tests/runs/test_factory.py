@@ -9,7 +9,7 @@ from profs_tf import datasets
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.preprocessing import Preprocessing
-from profs_tf.runs.factory import build_preprocessing, build_sampler, load_data, sampling_rules
+from profs_tf.runs.factory import build_loss, build_preprocessing, build_sampler, load_data, sampling_rules
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +99,12 @@ def test_one_image_of_a_class_is_refused_unless_the_loss_has_prototypes():
     with pytest.raises(ValueError, match="`images_per_class` must be >= 2 for the loss triplet, got 1: a ba"):
         sampling_rules(Config(images_per_class=1, loss="triplet"))
     assert sampling_rules(Config(images_per_class=1, loss="proxy_nca")).queries == "all"
+
+
+@pytest.mark.parametrize("loss", ["margin", "n_pair", "soft_triple"])
+def test_pairs_of_two_representatives_are_left_out_of_losses_that_have_them(loss):
+    built = build_loss(Config(loss=loss, representative_pairs=False), num_classes=3)
+    assert built.representative_pairs == (loss != "margin")
 
 
 def test_unknown_loss_is_refused_with_the_valid_names():
