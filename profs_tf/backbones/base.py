@@ -166,7 +166,7 @@ class Backbone:
             return
         raise ValueError(
             f"`image_crop` must {rule} for the backbone {self.name}, got {size}. Set --image_resize and "
-            "--image_crop by it."
+            "--image_crop to fit."
         )
 
     @cached_property

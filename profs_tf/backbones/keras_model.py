@@ -90,7 +90,7 @@ def check_network(network: tf.keras.Model, name: str, input_shape: tuple[Optiona
     if len(inputs) != 1 or len(inputs[0]) != 4 or not _fits(inputs[0][1:], input_shape):
         raise ValueError(
             f"`backbone` must take images of shape {input_shape}, got {name!r} with inputs {inputs}. "
-            "Set the size of the crop by it."
+            "Set the size of the crop to fit."
         )
     if len(outputs) != 1 or len(outputs[0]) not in (2, 4):
         raise ValueError(

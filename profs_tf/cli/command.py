@@ -10,6 +10,7 @@ from absl import flags, logging
 
 from profs_tf.cli.exit_codes import INTERRUPTED, USAGE_ERROR, error_line, exit_code_of
 from profs_tf.cli.flag_help import help_text
+from profs_tf.cli.flag_types import illegal_value
 from profs_tf.utils.signals import handling
 
 
@@ -36,6 +37,8 @@ def run(
         rest = values(sys.argv)[1:]
         if rest:
             raise flags.Error(f"Unexpected argument {rest[0]!r}: options are given as --name=value.")
+    except flags.IllegalFlagValueError as error:
+        _exit(f"{name}{illegal_value(error, values)}", USAGE_ERROR)
     except (flags.Error, OSError, ValueError) as error:
         # absl raises ValueError for a value given to --noNAME.
         _exit(f"{name}{error}\nTry --help.", USAGE_ERROR)

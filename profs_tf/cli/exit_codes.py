@@ -45,6 +45,7 @@ _ARGUMENT = re.compile(r"`(\w+)(?:=([^`]*))?`")
 # Arguments of Python functions whose flag has another name.
 _FLAG_OF_ARGUMENT = {
     "crop": "image_crop",
+    "path": "dataset",
     "resize": "image_resize",
     "shift": "image_shift",
 }

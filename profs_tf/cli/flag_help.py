@@ -18,13 +18,18 @@ def help_text(usage: str, values: flags.FlagValues) -> str:
 
 def _entry(flag: flags.Flag) -> str:
     name = f"  --[no]{flag.name}" if flag.boolean else f"  --{flag.name}={_placeholder(flag)}"
-    written = flag.default_as_str
-    default = "" if written is None or flag.default == "" else f" Default: {written.strip(chr(39))}."
+    default = "" if flag.default in (None, "", []) else f" Default: {flag.default_as_str.strip(chr(39))}."
     indent = " " * 6
-    text = textwrap.fill(f"{flag.help}{default}", 100, initial_indent=indent, subsequent_indent=indent)
+    # absl's remark on flags that may be repeated; ours is part of the text.
+    written = flag.help.split(";\n", 1)[0]
+    text = textwrap.fill(f"{written}{default}", 100, initial_indent=indent, subsequent_indent=indent)
     return f"{name}\n{text}"
 
 
 def _placeholder(flag: flags.Flag) -> str:
     choices = getattr(flag.parser, "enum_values", None)
-    return "|".join(choices) if choices else flag.flag_type().upper().replace("STRING", "TEXT")
+    if choices:
+        return "|".join(choices)
+    if isinstance(flag.parser, flags.ListParser):
+        return "TEXT,TEXT,..."
+    return {"int": "INT", "float": "FLOAT"}.get(flag.flag_type(), "TEXT")

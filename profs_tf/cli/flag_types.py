@@ -52,16 +52,34 @@ def define_flag(
         define_by_kind[kind](name, default, text, **options)
 
 
+def illegal_value(error: flags.IllegalFlagValueError, values: flags.FlagValues) -> str:
+    """Returns what the user is told of a value that a flag cannot take, for absl quotes Python's own errors."""
+    name, given = str(error)[len("flag --") :].split(": ")[0].split("=", 1)
+    choices = getattr(values[name].parser, "enum_values", None)
+    rules = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+    rule = f"one of {', '.join(choices)}" if choices else rules[values[name].flag_type()]
+    return f"--{name} must be {rule}, got {given!r}."
+
+
 def split_at_commas(texts: Iterable[str], is_one: Callable[[str], bool] = os.path.exists) -> list[str]:
     """Returns the values of a repeated flag, splitting at commas those that are not one value themselves.
 
-    `--query="a,b.jpg"` is the file of that name if there is one, and otherwise the files `a` and `b.jpg`.
+    `--query="a,b.jpg"` is the file of that name if there is one, and otherwise the files `a` and `b.jpg`; the
+    same holds for each part of a longer list, the longest first.
 
     Args:
         texts: The values as given.
         is_one: Whether a text with commas in it is one value.
     """
-    return [part for text in texts for part in ([text] if is_one(text) else text.split(",")) if part]
+    values = []
+    for text in texts:
+        parts = text.split(",")
+        while parts:
+            lengths = range(len(parts), 1, -1)
+            length = next((n for n in lengths if is_one(",".join(parts[:n]))), 1)
+            values.append(",".join(parts[:length]))
+            del parts[:length]
+    return [value for value in values if value]
 
 
 def read_lines(argument: str, path: str) -> list[str]:

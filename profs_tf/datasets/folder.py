@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Union
 
@@ -77,23 +77,23 @@ def list_folder(path: Union[str, os.PathLike]) -> ImageList:
     return ImageList.from_labels(files, labels, root.resolve().name or str(root))
 
 
-def list_images(path: Union[str, os.PathLike]) -> tuple[str, ...]:
+def list_images(folder: Union[str, os.PathLike]) -> tuple[str, ...]:
     """Returns the paths of all images in a folder at any depth, sorted; there are no classes.
 
     Hidden files and folders, and files without the suffix of an image, are ignored.
 
     Raises:
-        NotADirectoryError: If ``path`` is not a folder.
+        NotADirectoryError: If ``folder`` is not a folder.
         ValueError: If it holds no image.
     """
-    root = Path(path).expanduser()
+    root = Path(folder).expanduser()
     if not root.is_dir():
-        raise NotADirectoryError(f"`path` must be a folder with images, got {root}.")
+        raise NotADirectoryError(f"`folder` must be a folder with images, got {root}.")
     ignored: collections.Counter[str] = collections.Counter()
     found = _list_images(root, ignored)
     if not found:
         raise ValueError(
-            f"`path` must hold images ({', '.join(IMAGE_SUFFIXES)}), got none in {root}{_counts(ignored)}."
+            f"`folder` must hold images ({', '.join(IMAGE_SUFFIXES)}), got none in {root}{_counts(ignored)}."
         )
     return tuple(found)
 
@@ -143,19 +143,31 @@ def _check_depth(root: Path, sub_folders: Mapping[str, set[str]]) -> None:
     a name, as classes of categories, or the folders are named as splits are.
     """
     counts = {folder: len(names) for folder, names in sub_folders.items()}
-    total, different = sum(counts.values()), len(set().union(*sub_folders.values()))
-    are_splits = {folder.lower() for folder in sub_folders} <= _SPLIT_NAMES
-    if "" in set().union(*sub_folders.values()) or total < 2 * len(counts):
+    if not _hold_class_folders(sub_folders):
         return
-    if are_splits or total == different:
-        shown = ", ".join(f"{folder} ({count} folders)" for folder, count in list(counts.items())[:3])
-        best = max(counts, key=lambda folder: (folder.lower().startswith("train"), counts[folder]))
-        raise ValueError(
-            f"`path` must be a folder with a sub-folder for each class, got {root}, whose sub-folders hold "
-            f"folders of images themselves: {shown}{', ...' if len(counts) > 3 else ''}. If these are the "
-            f"classes, use folder:{root / best}, or a CSV file that lists the images of all with their class"
-            f"{' and split' if are_splits else ''} (see docs/own_pictures.md)."
-        )
+    shown = ", ".join(f"{folder} ({count} folders)" for folder, count in list(counts.items())[:3])
+    best = max(counts, key=lambda folder: (folder.lower().startswith("train"), counts[folder]))
+    with_split = " and split" if any(map(_are_splits, (sub_folders, sub_folders[best]))) else ""
+    if _are_splits(sub_folders[best]):
+        best = os.path.join(best, max(sub_folders[best], key=lambda name: name.lower().startswith("train")))
+    raise ValueError(
+        f"`path` must be a folder with a sub-folder for each class, got {root}, whose sub-folders hold "
+        f"folders of images themselves: {shown}{', ...' if len(counts) > 3 else ''}. If these are the "
+        f"classes, use folder:{root / best}, or a CSV file that lists the images of all with their class"
+        f"{with_split} (see docs/own_pictures.md)."
+    )
+
+
+def _hold_class_folders(sub_folders: Mapping[str, set[str]]) -> bool:
+    names = set().union(*sub_folders.values())
+    total = sum(map(len, sub_folders.values()))
+    if "" in names or total < 2 * len(sub_folders):
+        return False
+    return _are_splits(sub_folders) or total == len(names)
+
+
+def _are_splits(names: Iterable[str]) -> bool:
+    return {name.lower() for name in names} <= _SPLIT_NAMES
 
 
 def _reason(file_name: str) -> str:

@@ -22,7 +22,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from profs_tf.inputs.tf_decoding import MAX_PIXELS, decode, decodes_correctly, eight_bits, on_white
 
 _RULE = "Image files must be readable, got "
-_CURE = "Replace or remove the file; `python -m profs_tf.check_data` lists all such files."
+_CURE = "Replace or remove the file; `python -m profs_tf.check_data` lists all such files of a data set."
 _TOO_LARGE = f"it has more than {MAX_PIXELS:,} pixels, scale it down"
 _DEEP_MODES = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 _TRANSPARENT_MODES = ("RGBA", "RGBa", "LA", "La", "PA")

@@ -46,8 +46,8 @@ def check_folder_output(argument: str, path: Union[str, os.PathLike]) -> None:
     folder = Path(os.path.expanduser(path)).absolute()
     nearest = next(part for part in (folder, *folder.parents) if os.path.lexists(part))
     if not nearest.is_dir():
-        found = "" if nearest == folder else f": {nearest} is a file"
-        raise NotADirectoryError(f"`{argument}` must be a folder, got the file {path}{found}.")
+        found = ", a file" if nearest == folder else f": {nearest} is a file"
+        raise NotADirectoryError(f"`{argument}` must be a folder, got {path}{found}.")
     _check_writable(argument, path, nearest)
 
 

@@ -46,7 +46,8 @@ def test_every_error_has_one_exit_code(error, code):
         ("Pass `mirror=False` or `seed=3`.", "Pass --nomirror or --seed=3."),
         ("`margin` must be >= 0", "--contrastive_margin must be >= 0"),
         ("`crop` must be <= `resize` = 24", "--image_crop must be <= --image_resize = 24"),
-        ("`path` and `boundary` are no flags here", "`path` and `boundary` are no flags here"),
+        ("`path` must be a folder, got a.", "--dataset must be a folder, got a."),
+        ("`name` and `boundary` are no flags here", "`name` and `boundary` are no flags here"),
     ],
 )
 def test_messages_name_the_flag_in_place_of_the_argument(message, shown, values):

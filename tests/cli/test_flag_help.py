@@ -46,3 +46,12 @@ def test_shows_choices_defaults_and_switches():
     text = help_text("name: use", values)
     assert text.startswith("name: use\n\nModes:\n  --mode=a|b\n      Mode. Default: a.\n\nFlags:\n  --[no]on")
     assert "  --k=INT\n      Number.\n" in text
+
+
+def test_lists_show_how_they_are_written():
+    values = flags.FlagValues()
+    define_flag(values, "query", list, (), "Files.")
+    define_flag(values, "ks", tuple, (1, 2), "Numbers.")
+    text = help_text("name: use", values)
+    assert "  --query=TEXT\n      Files. May be repeated.\n  --ks=TEXT,TEXT,...\n" in text
+    assert "      Numbers. Separated by commas. Default: 1,2.\n" in text

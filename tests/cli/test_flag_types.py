@@ -1,7 +1,7 @@
 import pytest
 from absl import flags
 
-from profs_tf.cli.flag_types import check_values, define_flag, split_at_commas
+from profs_tf.cli.flag_types import check_values, define_flag, illegal_value, split_at_commas
 
 
 def parsed(*arguments):
@@ -28,6 +28,13 @@ def test_only_a_text_that_is_no_path_is_split_at_its_commas(tmp_path):
         "two.jpg",
         "three.jpg",
     ]
+    (tmp_path / "a,b,c").touch()
+    assert split_at_commas([f"one.jpg,{comma},{tmp_path}/a,b,c,two.jpg"]) == [
+        "one.jpg",
+        str(comma),
+        f"{tmp_path}/a,b,c",
+        "two.jpg",
+    ]
     assert split_at_commas(["x,y", "1,2"], is_one={"x,y"}.__contains__) == ["x,y", "1", "2"]
 
 
@@ -37,7 +44,7 @@ def test_only_a_text_that_is_no_path_is_split_at_its_commas(tmp_path):
         ("--k=0", "`k` must be >= 1, got 0."),
         ("--strip={0}/none/s.png", "`strip` must be a file in a folder that exists, got {0}/none/s.png."),
         ("--strip=/proc/s.png", "`strip` must be writable, got /proc/s.png: "),
-        ("--output={0}/file/x", "`output` must be a folder, got the file {0}/file/x: {0}/file is a file."),
+        ("--output={0}/file/x", "`output` must be a folder, got {0}/file/x: {0}/file is a file."),
         ("--output=/proc/x", "`output` must be writable, got /proc/x: "),
     ],
 )
@@ -53,3 +60,27 @@ def test_outputs_that_can_be_written_pass(tmp_path):
     values = parsed(f"--strip={tmp_path}/s.png", f"--output={tmp_path}/new/folder")
     check_values(values, {"k": 1}, files=("strip",), folders=("output",))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--k=1.5", "--k must be a whole number, got '1.5'."),
+        ("--k=", "--k must be a whole number, got ''."),
+        ("--rate=a: b", "--rate must be a number, got 'a'."),
+        ("--json=ja", "--json must be true or false, got 'ja'."),
+        ("--method=c", "--method must be one of a, b, got 'c'."),
+    ],
+)
+def test_illegal_values_are_refused_with_the_legal_ones(argument, message):
+    values = flags.FlagValues()
+    for name, kind, default, choices in (
+        ("k", int, 8, ()),
+        ("rate", float, 0.1, ()),
+        ("json", bool, False, ()),
+        ("method", str, "a", ("a", "b")),
+    ):
+        define_flag(values, name, kind, default, "Help.", choices)
+    with pytest.raises(flags.IllegalFlagValueError) as error:
+        values(["command", argument])
+    assert illegal_value(error.value, values) == message

@@ -117,7 +117,7 @@ def test_a_gallery_is_searched(tmp_path):
         (["--embedder={0}", "--split=validation"], "--split validation needs the fraction"),
         (
             ["--embedder={0}", "--dataset=csv:{0}/no.csv"],
-            "`path` must be a CSV file with one line per image, got {0}/no.csv: No such file or",
+            "--dataset must be a CSV file with one line per image, got {0}/no.csv: No such file or",
         ),
         (["--embeddings={0}/nan.npy", "--labels={0}/l.txt", "--ks=1"], "--embeddings must be finite"),
         (["--embeddings={0}/e.npy", "--labels={0}/l.txt", "--ks=4"], "--ks must be <= 3"),

@@ -35,7 +35,7 @@ def test_export_gives_the_embedder_that_training_wrote(whole_run, tmp_path):
         ([], "--run_dir must name a folder"),
         (["--run_dir={0}"], "--output must name a folder"),
         (["--run_dir={0}", "--output={0}"], "--output must not exist"),
-        (["--run_dir={0}", "--output={0}/file/out"], "--output must be a folder, got the file {0}/file/out"),
+        (["--run_dir={0}", "--output={0}/file/out"], "--output must be a folder, got {0}/file/out"),
         (["--run_dir={0}", "--output=/proc/out"], "--output must be writable, got /proc/out"),
         (["--run_dir={0}", "--output={0}/out", "--formats=tfjs"], "--formats must be among saved_model"),
         (["--run_dir={0}", "--output={0}/out"], "--run_dir must be the folder of a run of the train command"),

@@ -121,9 +121,9 @@ def test_an_existing_run_is_refused_before_training(whole_run, train_arguments):
     [
         (["--bathc_size=4"], "Unknown command line flag 'bathc_size'. Did you mean: batch_size ?"),
         (["--batch_size=7"], "--batch_size must be a multiple of --images_per_class = 2, got 7."),
-        (["--batch_size=many"], "flag --batch_size=many: invalid literal"),
-        (["--method=prof"], "flag --method=prof: value should be one of <baseline|profs|profs_hncm>"),
-        (["--loss=magrin"], "flag --loss=magrin: value should be one of <"),
+        (["--batch_size=many"], "--batch_size must be a whole number, got 'many'."),
+        (["--method=prof"], "--method must be one of baseline, profs, profs_hncm, got 'prof'."),
+        (["--loss=magrin"], "--loss must be one of angular, contrastive, "),
         (
             ["--contrastive_margin=1"],
             "--contrastive_margin is an option of the loss contrastive, but --loss is margin.",
@@ -147,7 +147,7 @@ def test_an_existing_run_is_refused_before_training(whole_run, train_arguments):
         (["--output_dir="], "--output_dir must name a folder"),
         (
             ["--output_dir=/dev/null/x"],
-            "--output_dir must be a folder, got the file /dev/null/x",
+            "--output_dir must be a folder, got /dev/null/x",
         ),
         (["--cache_dir=/proc/x"], "--cache_dir must be writable, got /proc/x: "),
         (["--jit_compile"], "--jit_compile must be off for an embedder with max pooling"),

@@ -129,9 +129,9 @@ def test_all_images_are_listed_at_any_depth_without_classes(pictures):
 
 
 def test_listing_no_images_is_refused(pictures):
-    with pytest.raises(ValueError, match=r"`path` must hold images .* got none in .*\(1 not images\)"):
+    with pytest.raises(ValueError, match=r"`folder` must hold images .* got none in .*\(1 not images\)"):
         folder_module.list_images(pictures / "only text")
-    with pytest.raises(NotADirectoryError, match="`path` must be a folder with images"):
+    with pytest.raises(NotADirectoryError, match="`folder` must be a folder with images"):
         folder_module.list_images(pictures / "nowhere")
 
 
@@ -165,6 +165,11 @@ def test_categories_are_no_classes(tmp_path):
 def test_the_folder_above_the_class_folders_is_no_class(tmp_path):
     make(tmp_path, *(f"images/{c}/1.jpg" for c in "abcd"), "attributes/a.txt")
     check_refused(tmp_path, "images (4 folders)", f"use folder:{tmp_path / 'images'}, or a CSV file")
+
+
+def test_the_suggested_folder_lies_below_nested_splits(tmp_path):
+    make(tmp_path, *(f"images/{split}/{c}/1.jpg" for split in ("test", "train") for c in "abcd"))
+    check_refused(tmp_path, "images (2 folders)", f"use folder:{tmp_path / 'images/train'}, or a CSV file")
 
 
 @pytest.mark.parametrize(

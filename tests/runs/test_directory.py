@@ -72,7 +72,7 @@ def test_a_folder_with_other_files_is_refused(tmp_path):
 
 def test_a_file_in_the_way_is_refused(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(NotADirectoryError, match="must be a folder, got the file"):
+    with pytest.raises(NotADirectoryError, match="must be a folder, got"):
         RunFolder(tmp_path / "file").create(Config())
 
 

@@ -138,8 +138,8 @@ def test_a_second_builder_is_refused_while_the_first_one_works(pictures, embedde
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"images": "{0}/missing"}, NotADirectoryError, "`path` must be a folder with images"),
-        ({"images": "{0}/other"}, ValueError, "`path` must hold images .* got none"),
+        ({"images": "{0}/missing"}, NotADirectoryError, "`folder` must be a folder with images"),
+        ({"images": "{0}/other"}, ValueError, "`folder` must hold images .* got none"),
         ({"embedder": "{0}/other"}, FileNotFoundError, "`embedder` must be the folder of a SavedModel"),
         ({"path": "{0}/other"}, FileExistsError, "`index` must be empty or an index"),
         ({"path": "{0}/other/a.txt"}, NotADirectoryError, "`index` must be a folder"),
