@@ -53,7 +53,7 @@ def define_flag(
 
 
 def illegal_value(error: flags.IllegalFlagValueError, values: flags.FlagValues) -> str:
-    """Returns what the user is told of a value that a flag cannot take, for absl quotes Python's own errors."""
+    """Returns the message for a value that a flag cannot take; absl's own quotes errors of Python."""
     name, given = str(error)[len("flag --") :].split(": ")[0].split("=", 1)
     choices = getattr(values[name].parser, "enum_values", None)
     rules = {"int": "a whole number", "float": "a number", "bool": "true or false"}

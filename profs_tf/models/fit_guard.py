@@ -52,8 +52,17 @@ class FitGuard(tf.keras.callbacks.Callback):
         )
 
     def begin(self) -> list[tf.keras.callbacks.Callback]:
-        """Prepares the model for this `fit`; returns the callbacks to train with."""
+        """Prepares the model for this `fit`; returns the callbacks to train with.
+
+        Raises:
+            ValueError: If nothing is trainable, or values are not finite.
+        """
         model = self._trained
+        if not model.embedder.trainable_variables and not model.metric_loss.trainable_variables:
+            raise ValueError(
+                "`embedder` must have a trainable layer, got none, and the loss has no variables to train "
+                "either. Set `trainable = True` on a layer and compile the model again."
+            )
         check_finite_before_training(
             {
                 "embedder": model.embedder.variables,

@@ -218,11 +218,14 @@ class ProfsModel(SavedByKeras):
         """Has the step compiled again where a layer was frozen since; call it before a step.
 
         Raises:
-            ValueError: If nothing moves the anchors.
+            ValueError: If nothing moves the anchors, or a layer was made trainable since.
         """
         self._check_anchors_move()
-        if self._compiled_trainable not in (None, self._trainable_flags()):
-            self.make_train_function(force=True)
+        if self._compiled_trainable != self._trainable_flags():
+            # Here too: an error in the traced step comes with its stack.
+            self.proximal.anchors_of(self.embedder.trainable_variables)
+            if self._compiled_trainable is not None:
+                self.make_train_function(force=True)
 
     def _loss_of(
         self, data: tuple[tf.Tensor, ...], training: bool, tape: Optional[tf.GradientTape] = None

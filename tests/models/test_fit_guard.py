@@ -62,7 +62,15 @@ def test_a_layer_made_trainable_after_compile_is_refused():
     layer.trainable = False
     model.compile("sgd", profs.losses.ContrastiveLoss())
     layer.trainable = True
-    with pytest.raises(ValueError, match="mid/kernel:0 has no anchor weights. Compile the model again"):
+    with pytest.raises(ValueError, match="mid/kernel:0 has no anchor weights. Compile") as error:
+        fit(model, make_sampler())
+    assert "\n" not in str(error.value)
+
+
+def test_training_of_nothing_is_refused():
+    model = make_model(loss=profs.losses.ContrastiveLoss())
+    model.embedder.trainable = False
+    with pytest.raises(ValueError, match="`embedder` must have a trainable layer, got none"):
         fit(model, make_sampler())
 
 
