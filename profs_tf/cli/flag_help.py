@@ -18,7 +18,9 @@ def help_text(usage: str, values: flags.FlagValues) -> str:
 
 def _entry(flag: flags.Flag) -> str:
     name = f"  --[no]{flag.name}" if flag.boolean else f"  --{flag.name}={_placeholder(flag)}"
-    default = "" if flag.default in (None, "", []) else f" Default: {flag.default_as_str.strip(chr(39))}."
+    default = (
+        "" if flag.default in (None, "", []) else f" Default: {str(flag.default_as_str).strip(chr(39))}."
+    )
     indent = " " * 6
     # absl's remark on flags that may be repeated; ours is part of the text.
     written = flag.help.split(";\n", 1)[0]
