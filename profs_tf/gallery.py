@@ -91,8 +91,8 @@ def named_queries(text: str, split: ImageList) -> np.ndarray:
     """Returns the indices of the images that `--queries` names, each once, int64.
 
     Args:
-        text: path of a text file with a name on each line, or names separated by commas.
-        split: the images.
+        text: Path of a text file with a name on each line, or names separated by commas.
+        split: The images.
 
     Raises:
         ValueError: If a name is neither an index nor the end of exactly one image's path.

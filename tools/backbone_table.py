@@ -96,9 +96,9 @@ def train(name: str, backbone: str, arguments: argparse.Namespace) -> Trained:
     """Trains a backbone by the parts of the train command.
 
     Args:
-        name: for the table.
-        backbone: as the flag of the train command has it.
-        arguments: sizes and steps.
+        name: For the table.
+        backbone: As the flag of the train command has it.
+        arguments: Sizes and steps.
     """
     config = Config(
         dataset="emoji",

@@ -227,7 +227,7 @@ class Watched:
     """A reader whose every execution is held to the contract; collects what breaks it, each kind once.
 
     Attributes:
-        findings: kind of finding to how often it came.
+        findings: Kind of finding to how often it came.
     """
 
     def __init__(self, read, folder):

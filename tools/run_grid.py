@@ -84,8 +84,8 @@ def main(arguments: list | None = None, command: tuple = TRAIN) -> int:
     """Trains the grid; returns the exit code.
 
     Args:
-        arguments: command line arguments; None reads those of the process.
-        command: the train command to run.
+        arguments: Command line arguments; None reads those of the process.
+        command: The train command to run.
     """
     parsed = parse_arguments(arguments)
     parsed.grid, parsed.runs_dir, parsed.results = (
@@ -121,7 +121,7 @@ def with_data(runs: list, runs_dir: Path) -> list:
     """Returns the runs whose data set is found; prints the missing data sets.
 
     Raises:
-        ValueError: if a run has a flag that is unknown or out of range.
+        ValueError: If a run has a flag that is unknown or out of range.
     """
     missing = {}
     for run in runs:

@@ -56,28 +56,28 @@ class RecallCallback(tf.keras.callbacks.Callback):
 
         Args:
             image_list: The test split, or its features; none of its classes should train.
-            ks: the K of Recall@K.
-            preprocessing: None takes `images.preprocessing_for(image_list)`, as the pipeline does.
-            batch_size: images embedded at once.
+            ks: The K of Recall@K.
+            preprocessing: None takes `preprocessing_for(image_list)`, as the pipeline does.
+            batch_size: Images embedded at once.
             every_epochs: Evaluate after every so many epochs, and after the last, also if training is stopped
                 early.
             clustering: "every_epoch" adds NMI and F1 to each evaluation; "never" and "best" leave them out
                 here ("best": the train command clusters the best epoch's embeddings, once, at the end).
-            seed: of k-means.
-            best_weights_path: where the best epoch's weights go (a TensorFlow checkpoint prefix); None
+            seed: Of k-means.
+            best_weights_path: Where the best epoch's weights go (a TensorFlow checkpoint prefix); None
                 keeps none.
             evaluate_untrained: Whether to evaluate before the first step, too, as a candidate for the best.
-            patience: stop training after so many evaluations without a new best; None never stops.
+            patience: Stop training after so many evaluations without a new best; None never stops.
             verbose: Whether to print a line for each evaluation that Keras does not print with the epoch.
-            on_embeddings: called with the epoch (0: untrained) and the embeddings, float32 [N, D], of each
+            on_embeddings: Called with the epoch (0: untrained) and the embeddings, float32 [N, D], of each
                 evaluation.
-            last_epoch: the epoch (counted from 1) that is evaluated whatever `every_epochs`; None takes the
+            last_epoch: The epoch (counted from 1) that is evaluated whatever `every_epochs`; None takes the
                 last of `fit`. For a run that calls `fit` several times.
             whole_embedder: The model whose weights are kept, if training and evaluation have only a part of
                 it; None keeps those of the model's embedder.
 
         Raises:
-            ValueError: if `ks`, `every_epochs`, `patience` or `clustering` is out of range.
+            ValueError: If `ks`, `every_epochs`, `patience` or `clustering` is out of range.
         """
         super().__init__()
         self.ks = check_ks(ks, len(image_list) - 1)

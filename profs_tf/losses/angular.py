@@ -32,10 +32,10 @@ class AngularLoss(MetricLoss):
     with random weights recovers slowly. Train such a network with ``angle=30`` or normalized embeddings.
 
     Args:
-        angle: upper bound of the angle at the negative, in degrees, between 0 and 90.
+        angle: Upper bound of the angle at the negative, in degrees, between 0 and 90.
         n_pair_weight: >= 0; weight of the N-pair loss of the same batch (the paper's lambda).
         l2_weight: >= 0; weight of the squared norms within that N-pair loss.
-        name: name of the loss.
+        name: Name of the loss.
     """
 
     normalized_embeddings = False

@@ -49,14 +49,14 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
     follows the gradient of the mean of their values.
 
     Attributes:
-        normalized_embeddings: whether the loss expects embeddings of unit length.
-        has_prototypes: whether pairs consist of an image and one of the loss's prototypes (centers, proxies)
+        normalized_embeddings: Whether the loss expects embeddings of unit length.
+        has_prototypes: Whether pairs consist of an image and one of the loss's prototypes (centers, proxies)
             rather than of two images. Batches then have no representatives, and every step is a projection
             of its own, M = 1 (paper, section 5.3).
-        baseline_queries: which images of a baseline batch are queries, as ``BatchSampler`` takes it: "all",
+        baseline_queries: Which images of a baseline batch are queries, as ``BatchSampler`` takes it: "all",
             or "representatives" if the loss is defined for one fresh query per class.
-        learning_rate: learning rate of the loss's own variables; None if it has none.
-        representative_pairs: whether pairs of two representatives count; of effect in pairwise losses that
+        learning_rate: Learning rate of the loss's own variables; None if it has none.
+        representative_pairs: Whether pairs of two representatives count; of effect in pairwise losses that
             have it as an option.
     """
 

@@ -48,7 +48,7 @@ def pair_uniforms(embeddings: tf.Tensor, seed: int) -> tf.Tensor:
 
     Args:
         embeddings: [B, D] float32 or float64.
-        seed: seed of the draw.
+        seed: Seed of the draw.
 
     Returns:
         [B, B] float64, multiples of 2^-53; the number of (i, j) depends on E_i, E_j and ``seed`` only.

@@ -30,11 +30,11 @@ class ContrastiveLoss(MetricLoss):
 
     Args:
         margin: > 0; the distance beyond which a negative pair costs 0. Unit vectors are at most 2 apart.
-        mining: the chosen negative pairs. "hard": the closest, as many as positive pairs
+        mining: The chosen negative pairs. "hard": the closest, as many as positive pairs
             (``hard_negative_weights``). "hard_per_query": as "hard", but each query takes its own closest
             negatives even if every image is a query. "all": every negative pair closer than the margin.
-        representative_pairs: whether pairs of two queries count; without a query mask all pairs do.
-        name: name of the loss.
+        representative_pairs: Whether pairs of two queries count; without a query mask all pairs do.
+        name: Name of the loss.
     """
 
     def __init__(

@@ -26,8 +26,8 @@ class LiftedStructureLoss(MetricLoss):
 
     Args:
         margin: >= 0; the distance that a negative pair should exceed.
-        representative_pairs: whether pairs of two queries count; without a query mask all pairs do.
-        name: name of the loss.
+        representative_pairs: Whether pairs of two queries count; without a query mask all pairs do.
+        name: Name of the loss.
     """
 
     normalized_embeddings = False

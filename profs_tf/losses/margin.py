@@ -37,21 +37,21 @@ class MarginLoss(MetricLoss):
     Args:
         boundary: > 0; initial distance that separates positive from negative pairs (the paper's beta).
         margin: >= 0; half the gap between positive and negative pairs (the paper's alpha).
-        mining: the chosen negative pairs. "hard": the closest, as many as positive pairs
+        mining: The chosen negative pairs. "hard": the closest, as many as positive pairs
             (``hard_negative_weights``). "hard_per_query": as "hard", but each query takes its own closest
             negatives even if every image is a query. "distance_weighted": one drawn for each positive pair
             (``distance_weighted_counts``). "all": every negative pair.
-        boundary_per_class: whether each of ``num_classes`` classes has its own boundary. Labels must then be
+        boundary_per_class: Whether each of ``num_classes`` classes has its own boundary. Labels must then be
             0 ... num_classes - 1.
-        num_classes: number of training classes; required by, and used with, ``boundary_per_class`` only.
+        num_classes: Number of training classes; required by, and used with, ``boundary_per_class`` only.
         learning_rate: > 0; learning rate of the boundary in ProfsModel.
-        seed: seed of the draws of "distance_weighted".
-        trainable_boundary: whether the boundary is trained; if not, it keeps its initial value.
-        representative_pairs: whether pairs of two queries count; without a query mask all pairs do.
-        name: name of the loss.
+        seed: Seed of the draws of "distance_weighted".
+        trainable_boundary: Whether the boundary is trained; if not, it keeps its initial value.
+        representative_pairs: Whether pairs of two queries count; without a query mask all pairs do.
+        name: Name of the loss.
 
     Attributes:
-        boundary: variable, float32, scalar or [num_classes].
+        boundary: Variable, float32, scalar or [num_classes].
     """
 
     def __init__(

@@ -57,11 +57,11 @@ def hard_negative_weights(
     With a query mask (PROFS), each query takes as many of its own closest negatives as it has positives.
 
     Args:
-        batch: the batch.
+        batch: The batch.
         distances: [B, B], or squared ones.
         positives: [B, B] bool, the positive pairs.
         negatives: [B, B] bool, the negative pairs.
-        per_query: whether each query takes its own closest negatives even if every image is a query.
+        per_query: Whether each query takes its own closest negatives even if every image is a query.
 
     Returns:
         [B, B] weights in [0, 1], dtype of ``distances``. Cost: O(B^2 log B).
@@ -120,11 +120,11 @@ def distance_weighted_counts(
     neither value nor gradient depends on the order of the batch.
 
     Args:
-        batch: the batch.
+        batch: The batch.
         distances: [B, B].
         positives: [B, B] bool, the positive pairs.
         negatives: [B, B] bool, the negative pairs.
-        seed: seed of the draws.
+        seed: Seed of the draws.
 
     Returns:
         [B, B] weights, dtype of ``distances``: how often each negative pair was drawn. Cost: O(B^2 log B).

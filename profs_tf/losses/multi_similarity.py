@@ -30,10 +30,10 @@ class MultiSimilarityLoss(MetricLoss):
     Args:
         alpha: > 0; scale of the positive similarities.
         beta: > 0; scale of the negative similarities.
-        base: the similarity that positives should exceed and negatives should not (the paper's lambda).
+        base: The similarity that positives should exceed and negatives should not (the paper's lambda).
         eps: >= 0; tolerance of the mining.
-        representative_pairs: whether pairs of two queries count; without a query mask all pairs do.
-        name: name of the loss.
+        representative_pairs: Whether pairs of two queries count; without a query mask all pairs do.
+        name: Name of the loss.
     """
 
     def __init__(

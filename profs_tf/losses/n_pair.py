@@ -31,7 +31,7 @@ class NPairLoss(MetricLoss):
 
     Args:
         l2_weight: >= 0; weight of the squared norms, which keep the unbounded similarities in check.
-        name: name of the loss.
+        name: Name of the loss.
     """
 
     normalized_embeddings = False

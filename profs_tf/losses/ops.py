@@ -17,8 +17,8 @@ def masked_mean(terms: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Returns the mean of the terms in the mask, a scalar; exactly 0 with zero gradient if the mask is empty.
 
     Args:
-        terms: any shape; finite, outside the mask as well.
-        mask: same shape; bool, or 0 and 1 in the dtype of ``terms``.
+        terms: Any shape; finite, outside the mask as well.
+        mask: Same shape; bool, or 0 and 1 in the dtype of ``terms``.
     """
     mask = tf.cast(mask, terms.dtype)
     return tf.math.divide_no_nan(tf.reduce_sum(mask * terms), tf.reduce_sum(mask))

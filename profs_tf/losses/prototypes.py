@@ -17,9 +17,9 @@ def unit_vectors(name: str, shape: Sequence[int], seed: int) -> tf.Variable:
     """Returns a trainable float32 variable of vectors drawn uniformly from the unit sphere.
 
     Args:
-        name: name of the variable.
+        name: Name of the variable.
         shape: [..., D].
-        seed: seed of the draw.
+        seed: Seed of the draw.
     """
     directions = tf.random.stateless_normal(shape, seed=[seed, 0])
     return tf.Variable(tf.math.l2_normalize(directions, axis=-1), name=name)

@@ -38,13 +38,13 @@ class ProxyNCALoss(MetricLoss):
         num_classes: L >= 2, number of training classes; required. Labels must be 0 ... num_classes - 1.
         embedding_dim: D >= 1; required.
         scale: > 0; length of the embeddings and proxies.
-        positive_in_denominator: whether the sum in the denominator includes the image's own class.
+        positive_in_denominator: Whether the sum in the denominator includes the image's own class.
         learning_rate: > 0; learning rate of the proxies in ProfsModel.
-        seed: seed of the proxies' initial directions.
-        name: name of the loss.
+        seed: Seed of the proxies' initial directions.
+        name: Name of the loss.
 
     Attributes:
-        proxies: trainable variable [L, D], float32; the stored vectors need not have unit length.
+        proxies: Trainable variable [L, D], float32; the stored vectors need not have unit length.
     """
 
     has_prototypes = True

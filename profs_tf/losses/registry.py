@@ -49,8 +49,8 @@ def get(name: str, **options: Any) -> MetricLoss:
     """Returns a new loss.
 
     Args:
-        name: one of ``names()``.
-        **options: its options, see ``options(name)``.
+        name: One of ``names()``.
+        **options: Its options, see ``options(name)``.
 
     Raises:
         ValueError: If ``name`` or an option is unknown, or an option is out of range.

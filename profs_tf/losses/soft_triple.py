@@ -45,11 +45,11 @@ class SoftTripleLoss(MetricLoss):
         tau: >= 0; weight of the second part.
         margin: >= 0; margin by which the target's similarity must exceed the others (the paper's delta).
         learning_rate: > 0; learning rate of the centers in ProfsModel.
-        seed: seed of the centers' initial directions.
-        name: name of the loss.
+        seed: Seed of the centers' initial directions.
+        name: Name of the loss.
 
     Attributes:
-        centers: trainable variable [L, K, D], float32; the stored vectors need not have unit length.
+        centers: Trainable variable [L, K, D], float32; the stored vectors need not have unit length.
     """
 
     has_prototypes = True

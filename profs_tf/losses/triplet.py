@@ -31,10 +31,10 @@ class TripletLoss(MetricLoss):
 
     Args:
         margin: >= 0; in units of squared distance.
-        mining: the negative of a positive pair. "hard": the closest to the query. "semi_hard": the closest to
+        mining: The negative of a positive pair. "hard": the closest to the query. "semi_hard": the closest to
             the query that is farther from it than the positive; if there is none, the farthest.
-        representative_pairs: whether pairs of two queries count; without a query mask all pairs do.
-        name: name of the loss.
+        representative_pairs: Whether pairs of two queries count; without a query mask all pairs do.
+        name: Name of the loss.
     """
 
     def __init__(

@@ -42,15 +42,15 @@ def evaluate(
     Args:
         embeddings: float [N, D], NumPy or TensorFlow.
         labels: [N] integers or strings.
-        ks: as for `evaluate_in_full`, like all that follow.
-        gallery_embeddings: likewise.
-        gallery_labels: likewise.
-        distance: likewise.
-        map_at_r: likewise.
-        intervals: likewise.
-        clustering: likewise.
-        seed: likewise.
-        progress: likewise.
+        ks: As for `evaluate_in_full`, like all that follow.
+        gallery_embeddings: Likewise.
+        gallery_labels: Likewise.
+        distance: Likewise.
+        map_at_r: Likewise.
+        intervals: Likewise.
+        clustering: Likewise.
+        seed: Likewise.
+        progress: Likewise.
 
     Returns:
         The report of `evaluate_in_full`.
@@ -90,17 +90,17 @@ def evaluate_in_full(
     Args:
         embeddings: float [N, D], NumPy or TensorFlow: the queries.
         labels: [N] integers or strings.
-        ks: the K of Recall@K.
+        ks: The K of Recall@K.
         gallery_embeddings: float [G, D], another set to search in; None: the queries' own.
         gallery_labels: [G], its labels.
         distance: "euclidean" or "cosine".
-        map_at_r: whether to report MAP@R and R-precision, which take up to three times as long.
-        intervals: whether to report 95 % confidence intervals of Recall@K, by drawing classes anew.
-        clustering: whether to cluster the queries for NMI, F1 and AMI; takes far longer than Recall@K. By
+        map_at_r: Whether to report MAP@R and R-precision, which take up to three times as long.
+        intervals: Whether to report 95 % confidence intervals of Recall@K, by drawing classes anew.
+        clustering: Whether to cluster the queries for NMI, F1 and AMI; takes far longer than Recall@K. By
             k-means with as many clusters as classes, one start by greedy k-means++, at most 100 iterations
             until one gains no more than 1e-5: these values are those of scikit-learn's default k-means.
-        seed: of k-means and of the intervals; an integer >= 0.
-        progress: whether to show progress.
+        seed: Of k-means and of the intervals; an integer >= 0.
+        progress: Whether to show progress.
 
     Returns:
         The report: fractions `recall@K` for each K, `mrr`, and as asked for `map@r`, `r_precision`,
@@ -109,7 +109,7 @@ def evaluate_in_full(
         image; `mean_pairwise_distance`. And the `metrics.RetrievalResult`.
 
     Raises:
-        ValueError: as `metrics.evaluate_retrieval`, or a K or the seed is out of its range.
+        ValueError: As `metrics.evaluate_retrieval`, or a K or the seed is out of its range.
     """
     num_candidates = len(embeddings) - 1 if gallery_embeddings is None else len(gallery_embeddings)
     # Before the search, which may take minutes.
@@ -174,7 +174,7 @@ def format_report(reports: Mapping[str, Mapping[str, float]]) -> str:
     """Returns a table of reports in percent, one line each.
 
     Args:
-        reports: name of the line to what `evaluate` returned.
+        reports: Name of the line to what `evaluate` returned.
     """
     shown = [name for name in _report_names(reports) if not name.endswith(_NOT_PERCENT)]
     width = max(len(line) for line in reports)

@@ -47,12 +47,12 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
         """Prepares saving.
 
         Args:
-            folder: of the checkpoints; the newest two are kept.
-            model: the compiled `ProfsModel`.
-            callbacks: name to callback with `state()` and `restore(state)`; a state is a dict of values
+            folder: Of the checkpoints; the newest two are kept.
+            model: The compiled `ProfsModel`.
+            callbacks: Name to callback with `state()` and `restore(state)`; a state is a dict of values
                 that JSON holds, and of arrays.
-            every_steps: save every so many steps, too; None does not.
-            restore_from: folder whose newest checkpoint `restore` takes; None takes `folder`.
+            every_steps: Save every so many steps, too; None does not.
+            restore_from: Folder whose newest checkpoint `restore` takes; None takes `folder`.
         """
         super().__init__()
         self._memory = CallbackStates(callbacks)
@@ -71,7 +71,7 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
         """Takes over the newest checkpoint; returns False where there is none.
 
         Raises:
-            ValueError: if the checkpoint is not of this model.
+            ValueError: If the checkpoint is not of this model.
         """
         newest = tf.train.latest_checkpoint(self._restore_from)
         if newest is None:

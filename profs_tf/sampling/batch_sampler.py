@@ -54,11 +54,11 @@ class BatchSampler:
     ``(1 - C/L)**T``. With "rounds" every ``ceil(L / C)`` batches show every class.
 
     Attributes:
-        table: the images of each class (`ClassTable`); class l has the label ``table.class_labels[l]``.
+        table: The images of each class (`ClassTable`); class l has the label ``table.class_labels[l]``.
         classes_per_batch: C.
         batch_size: B = C * I, less than the argument if there are fewer than ``B // I`` classes.
-        schedule: the `Schedule` with M, which the callback follows too.
-        first_step: the step of the first batch of an iteration. The callback sets it to the model's step when
+        schedule: The `Schedule` with M, which the callback follows too.
+        first_step: The step of the first batch of an iteration. The callback sets it to the model's step when
             training begins, so that a second `fit` or a resumed run continues at the weights' step.
     """
 
@@ -86,9 +86,9 @@ class BatchSampler:
             representative_uses: rho; determines M if `steps_per_projection` is None.
             steps_per_projection: M. With 1, every batch draws its own representatives: ordinary batches.
             representative_draw: "uniform" or "cyclic", see `draw_representatives`.
-            queries: which images may act as queries: "representatives" (PROFS) or "all" (the ordinary batch
+            queries: Which images may act as queries: "representatives" (PROFS) or "all" (the ordinary batch
                 loss).
-            representative_reuse: whether the batches of a projection share its representatives. If not, every
+            representative_reuse: Whether the batches of a projection share its representatives. If not, every
                 batch draws its own, as with M = 1, and only the anchor weights follow the projections.
             class_draw: "independent" draws the classes of each batch anew, O(C). "rounds" visits every class
                 before any is visited again: the batches of a round of ``ceil(L / C)`` steps part a shuffle of
@@ -214,9 +214,9 @@ def _draw_without_replacement(random: np.random.Generator, population: np.ndarra
     """Draws `count` of the numbers 0 to population[c]-1 for each c; once all are drawn, it starts anew.
 
     Args:
-        random: the generator.
+        random: The generator.
         population: int64 [C], at least 1 each.
-        count: the number of draws for each c.
+        count: The number of draws for each c.
 
     Returns:
         int64 [C, count].

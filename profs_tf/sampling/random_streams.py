@@ -14,9 +14,9 @@ def generator(seed: int, purpose: int, index: int) -> np.random.Generator:
     """Returns the generator of one draw, from Philox with key (seed, purpose) and counter (0, 0, 0, index).
 
     Args:
-        seed: the run's seed, 0 <= seed < 2**63.
-        purpose: one of this module's constants.
-        index: the step or projection, 0 <= index < 2**63.
+        seed: The run's seed, 0 <= seed < 2**63.
+        purpose: One of this module's constants.
+        index: The step or projection, 0 <= index < 2**63.
     """
     return np.random.Generator(np.random.Philox(key=[seed, purpose], counter=[0, 0, 0, index]))
 
@@ -28,8 +28,8 @@ def hashed_uniform_bits(seed: int, purpose: int, first: np.ndarray, second: np.n
     splittable pseudorandom number generators", OOPSLA 2014).
 
     Args:
-        seed: as in `generator`.
-        purpose: as in `generator`.
+        seed: As in `generator`.
+        purpose: As in `generator`.
         first: int64 [N].
         second: int64 [N].
 

@@ -14,8 +14,8 @@ def draw_representatives(
     """Returns R for projection k, a pure function of the arguments.
 
     Args:
-        table: the images of each class.
-        seed: the run's seed.
+        table: The images of each class.
+        seed: The run's seed.
         projection_index: k.
         draw: "uniform" draws each class's representative uniformly and anew, as Algorithm 1 does; O(L).
             "cyclic" draws without replacement until every image of the class has been a representative, then

@@ -87,8 +87,8 @@ class Schedule:
         """Checks that no call of the train function steps over a swap.
 
         Args:
-            steps_per_execution: steps in one call of the train function.
-            steps_per_epoch: steps in an epoch, or None if unknown.
+            steps_per_execution: Steps in one call of the train function.
+            steps_per_epoch: Steps in an epoch, or None if unknown.
 
         Raises:
             ValueError: If `steps_per_execution` does not divide M, or does not divide `steps_per_epoch`.

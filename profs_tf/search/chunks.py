@@ -37,7 +37,7 @@ class ChunkFolder:
     So a changed picture, another embedder or another batch size never reuses a chunk.
 
     Attributes:
-        path: the folder.
+        path: The folder.
     """
 
     def __init__(self, path: Path) -> None:

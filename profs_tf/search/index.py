@@ -36,10 +36,10 @@ class Neighbor(NamedTuple):
     """An indexed image near a query.
 
     Attributes:
-        name: its path relative to the indexed folder, or its name in the data set.
-        distance: from the query.
-        position: its index among the indexed images.
-        class_name: its class, or None if the index has no classes.
+        name: Its path relative to the indexed folder, or its name in the data set.
+        distance: From the query.
+        position: Its index among the indexed images.
+        class_name: Its class, or None if the index has no classes.
     """
 
     name: str
@@ -52,16 +52,16 @@ class ImageIndex:
     """A finished index. Embeddings are mapped into memory, not copied.
 
     Attributes:
-        path: its folder.
-        root: the indexed folder, absolute; "" for a data set in memory.
-        names: tuple of N names, as `Neighbor.name`.
-        class_names: tuple of N, or None.
+        path: Its folder.
+        root: The indexed folder, absolute; "" for a data set in memory.
+        names: Tuple of N names, as `Neighbor.name`.
+        class_names: Tuple of N, or None.
         embeddings: float32 `[N, D]`, read-only.
         embedding_dim: D.
-        normalized: whether all embeddings have length 1.
-        unreadable: list of (name, reason) of the skipped pictures.
-        embedder: path of the SavedModel when the index was built.
-        embedder_sha256: hash of its weights and preprocessing, see `SavedEmbedder`.
+        normalized: Whether all embeddings have length 1.
+        unreadable: List of (name, reason) of the skipped pictures.
+        embedder: Path of the SavedModel when the index was built.
+        embedder_sha256: Hash of its weights and preprocessing, see `SavedEmbedder`.
     """
 
     def __init__(self, path: Union[str, os.PathLike]) -> None:
@@ -100,12 +100,12 @@ class ImageIndex:
 
         Args:
             images: a folder, whose pictures at any depth are indexed, or an `ImageList`.
-            embedder: folder of a SavedModel that `save_embedder` wrote.
-            path: folder of the index.
-            batch_size: images embedded at once.
-            skip_unreadable: whether unreadable pictures are left out, and named in `unreadable`.
-            overwrite: whether an index of another embedder or of other pictures is replaced.
-            progress: whether to show a progress bar.
+            embedder: Folder of a SavedModel that `save_embedder` wrote.
+            path: Folder of the index.
+            batch_size: Images embedded at once.
+            skip_unreadable: Whether unreadable pictures are left out, and named in `unreadable`.
+            overwrite: Whether an index of another embedder or of other pictures is replaced.
+            progress: Whether to show a progress bar.
 
         Returns:
             The index. Memory: some batches of files, two chunks of embeddings, and about 300 bytes an image.
@@ -154,12 +154,12 @@ class ImageIndex:
         """Finds the images nearest to pictures.
 
         Args:
-            pictures: paths of picture files, or uint8 `[H, W, 3]` arrays.
-            k: neighbors of each query.
-            embedder: folder of the SavedModel; None: the path at which it was when the index was built.
+            pictures: Paths of picture files, or uint8 `[H, W, 3]` arrays.
+            k: Neighbors of each query.
+            embedder: Folder of the SavedModel; None: the path at which it was when the index was built.
             distance: "euclidean" or "cosine".
             search: "exact", or "faiss" if it is installed.
-            exclude_self: whether a file that is in the index is excluded from its own neighbors.
+            exclude_self: Whether a file that is in the index is excluded from its own neighbors.
 
         Returns:
             A list of Q lists of k `Neighbor`, the nearest first. O(N D) time a query.
@@ -193,9 +193,9 @@ class ImageIndex:
 
         Args:
             positions: Q indices of indexed images.
-            k: as for `query`, like the other arguments and the result.
-            distance: likewise.
-            search: likewise.
+            k: As for `query`, like the other arguments and the result.
+            distance: Likewise.
+            search: Likewise.
         """
         positions = np.asarray(positions)
         if positions.ndim != 1 or not len(positions) or positions.dtype.kind not in "iu":

@@ -31,7 +31,7 @@ class IndexSource:
     """The pictures to index.
 
     Attributes:
-        root: folder that the names are relative to; "" where the pictures are in memory.
+        root: Folder that the names are relative to; "" where the pictures are in memory.
         names: N paths relative to `root`, with "/"; "CLASS/NUMBER" for pictures in memory.
         images: N absolute paths, or uint8 `[N, H, W, 3]`.
         classes: N class names, or None if the pictures have no classes.

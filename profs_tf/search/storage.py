@@ -44,8 +44,8 @@ class IndexFolder:
     """Reads and writes the files of an index.
 
     Attributes:
-        path: the folder.
-        chunks: what is embedded already, while the index is built.
+        path: The folder.
+        chunks: What is embedded already, while the index is built.
     """
 
     def __init__(self, path: Union[str, os.PathLike]) -> None:
@@ -62,7 +62,7 @@ class IndexFolder:
 
         Args:
             identity: `embedder_sha256` and `root`, which must not change between builds.
-            overwrite: whether an index of another identity is replaced.
+            overwrite: Whether an index of another identity is replaced.
 
         Raises:
             FileExistsError: If the folder holds something other than an index.
@@ -193,10 +193,10 @@ class IndexFolder:
         """Writes the finished index and removes the files that it replaces.
 
         Args:
-            identity: further entries of the manifest: embedder and root.
-            keys: the chunks' keys.
-            chunks: the `Chunk` of each key, one after another; only one is in memory at a time.
-            table: columns of the images, and `chunks`.
+            identity: Further entries of the manifest: embedder and root.
+            keys: The chunks' keys.
+            chunks: The `Chunk` of each key, one after another; only one is in memory at a time.
+            table: Columns of the images, and `chunks`.
             pictures: uint8 `[N, H, W, 3]` to keep in the index, or None.
         """
         name = hashlib.sha256("".join(keys).encode()).hexdigest()[:16]

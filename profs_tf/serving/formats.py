@@ -93,13 +93,13 @@ def export_embedder(
     All files are written and checked in a temporary folder beside it, which is then renamed.
 
     Args:
-        folder: to write; it must not exist.
-        names: formats, see `FORMATS`.
+        folder: To write; it must not exist.
+        names: Formats, see `FORMATS`.
         embedder: Keras model from images [N, crop, crop, 3] to [N, D].
-        preprocessing: that of the evaluation.
-        pictures: test inputs of the formats, each uint8 [H, W, 3].
-        card: makes the text of the model card from the returned differences.
-        portable_embedder: the same model computing in float32, for all formats but SavedModel; None if
+        preprocessing: That of the evaluation.
+        pictures: Test inputs of the formats, each uint8 [H, W, 3].
+        card: Makes the text of the model card from the returned differences.
+        portable_embedder: The same model computing in float32, for all formats but SavedModel; None if
             `embedder` computes in float32.
 
     Returns:
@@ -182,11 +182,11 @@ def check_agreement(
     """Compares a format with the Keras model under the evaluation preprocessing, picture by picture.
 
     Args:
-        name: of the format.
-        embed: maps images uint8 [1, H, W, 3] to embeddings [1, D], in the format.
-        embedder: the Keras model.
-        preprocessing: that of the evaluation.
-        pictures: each uint8 [H, W, 3].
+        name: Of the format.
+        embed: Maps images uint8 [1, H, W, 3] to embeddings [1, D], in the format.
+        embedder: The Keras model.
+        preprocessing: That of the evaluation.
+        pictures: Each uint8 [H, W, 3].
 
     Returns:
         The largest absolute difference, relative to the largest absolute value if that is above 1 (which

@@ -34,8 +34,8 @@ class SavedEmbedder:
     """The folder of a SavedModel that `save_embedder` wrote.
 
     Attributes:
-        path: the folder, absolute.
-        sha256: hash of what its embeddings depend on, hexadecimal; see `embedder_sha256`.
+        path: The folder, absolute.
+        sha256: Hash of what its embeddings depend on, hexadecimal; see `embedder_sha256`.
     """
 
     def __init__(self, path: Union[str, os.PathLike]) -> None:

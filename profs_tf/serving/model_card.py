@@ -61,10 +61,10 @@ def model_card(
     """Returns the card as Markdown.
 
     Args:
-        config: of the run.
-        preprocessing: that of the evaluation.
+        config: Of the run.
+        preprocessing: That of the evaluation.
         differences: {format: largest difference from the Keras model}.
-        trained: data and results of the run.
+        trained: Data and results of the run.
     """
     tested = "validation" if config.validation_classes is not None else "test"
     sections = (

@@ -34,7 +34,7 @@ def to_onnx(function: tf.types.experimental.GenericFunction) -> bytes:
     """Converts to an ONNX model with the input `images` and the output `embeddings`.
 
     Args:
-        function: the result of `portable_function`.
+        function: The result of `portable_function`.
 
     Returns:
         The bytes of the file.
@@ -51,7 +51,7 @@ def embed_by_onnx(content: bytes, images: np.ndarray) -> np.ndarray:
     """Embeds images with an ONNX model.
 
     Args:
-        content: bytes of the file.
+        content: Bytes of the file.
         images: [N, H, W, 3], RGB with values 0 to 255, of any numeric dtype.
 
     Returns:

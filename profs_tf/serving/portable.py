@@ -26,7 +26,7 @@ def portable_function(
 
     Args:
         embedder: Keras model from images [N, crop, crop, 3] to [N, D], all in float32.
-        preprocessing: that of the evaluation.
+        preprocessing: That of the evaluation.
     """
     crop = preprocessing.crop
 
@@ -67,7 +67,7 @@ def scaling_matrix(length: tf.Tensor, size: int) -> tf.Tensor:
     least one old pixel; each row sums to 1.
 
     Args:
-        length: pixels of the line, int32 scalar.
+        length: Pixels of the line, int32 scalar.
         size: S, pixels of the scaled line.
     """
     step = tf.cast(length, tf.float32) / size

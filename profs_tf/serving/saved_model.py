@@ -44,8 +44,8 @@ def save_embedder(
 
     Args:
         embedder: Keras model from images [B, crop, crop, 3] to [B, D].
-        preprocessing: that of the evaluation.
-        path: folder to write.
+        preprocessing: That of the evaluation.
+        path: Folder to write.
     """
 
     def embed_prepared(prepared: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -99,10 +99,10 @@ def embed_with_saved(
     Files that TensorFlow's decoders do not decode correctly are decoded by Pillow first, as in training.
 
     Args:
-        path: folder that `save_embedder` wrote.
+        path: Folder that `save_embedder` wrote.
         image_list: N images, in memory or as files.
-        batch_size: images embedded at once.
-        progress: whether to show a progress bar.
+        batch_size: Images embedded at once.
+        progress: Whether to show a progress bar.
 
     Raises:
         FileNotFoundError: If there is no SavedModel.

@@ -21,9 +21,9 @@ def to_tflite(
     """Converts to a TensorFlow Lite model with the one signature `serving_default`.
 
     Args:
-        function: the result of `portable_function`.
-        embedder: the model whose weights it uses.
-        float16: whether weights are stored in half precision, at half the size. Devices without half
+        function: The result of `portable_function`.
+        embedder: The model whose weights it uses.
+        float16: Whether weights are stored in half precision, at half the size. Devices without half
             precision still compute in float32.
 
     Returns:
@@ -41,7 +41,7 @@ def embed_by_tflite(content: bytes, images: np.ndarray) -> np.ndarray:
     """Embeds images with a TensorFlow Lite model.
 
     Args:
-        content: bytes of the file.
+        content: Bytes of the file.
         images: [N, H, W, 3], RGB with values 0 to 255, of any numeric dtype.
 
     Returns:

@@ -26,11 +26,11 @@ def draw_contact_sheet(
     """Draws random images of random classes into a PNG; an unreadable file appears as a crossed square.
 
     Args:
-        image_lists: the splits of a data set; classes are drawn uniformly from all of them.
-        path: the PNG file.
-        num_classes: rows at most.
-        images_per_class: thumbnails in a row at most.
-        seed: of classes and images.
+        image_lists: The splits of a data set; classes are drawn uniformly from all of them.
+        path: The PNG file.
+        num_classes: Rows at most.
+        images_per_class: Thumbnails in a row at most.
+        seed: Of classes and images.
 
     Raises:
         OSError: If the file cannot be written.

@@ -20,9 +20,9 @@ class Confusion(NamedTuple):
     """Two classes that are confused.
 
     Attributes:
-        classes: their labels, the lower first.
-        images: the nearest pair of a query and an image of the other class.
-        count: how often an image of one class is among the nearest of an image of the other.
+        classes: Their labels, the lower first.
+        images: The nearest pair of a query and an image of the other class.
+        count: How often an image of one class is among the nearest of an image of the other.
     """
 
     classes: tuple[int, int]
@@ -38,7 +38,7 @@ class Neighborhoods:
         labels: int64 `[N]`.
         indices: int64 `[N, K]`, the nearest first, without the image itself.
         distances: float64 `[N, K]`.
-        retrieval: ranks of the positives, as in the evaluation.
+        retrieval: Ranks of the positives, as in the evaluation.
     """
 
     labels: np.ndarray
@@ -118,7 +118,7 @@ def map_to_plane(embeddings: np.ndarray, method: str, seed: int = 0) -> np.ndarr
     Args:
         embeddings: float, finite; N at least 3.
         method: "pca", or "tsne" (scikit-learn's, initialized with PCA), which takes far longer.
-        seed: of t-SNE.
+        seed: Of t-SNE.
 
     Raises:
         ValueError: If `method` is unknown, or there are fewer than 3 embeddings.

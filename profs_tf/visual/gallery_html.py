@@ -43,12 +43,12 @@ def gallery_page(
 
     Args:
         image_list: N images.
-        found: their nearest images.
+        found: Their nearest images.
         queries: int64, images to show with their nearest, in this order.
         map_images: int64 `[n]`, images on the map.
         map_points: float64 `[n, 2]` in the unit square.
-        title: of the page.
-        method: projection to the map, "pca" or "tsne".
+        title: Of the page.
+        method: Projection to the map, "pca" or "tsne".
     """
     confusions = found.confusions()
     shown = np.unique(

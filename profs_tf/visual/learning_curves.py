@@ -9,8 +9,8 @@ def draw_learning_curves(rows: Sequence[Mapping[str, Union[str, float]]], path: 
     """Draws loss, recall, penalty and mean pairwise distance over the steps into a PNG.
 
     Args:
-        rows: of the run's log, with numbers or their text; an empty text is a missing figure.
-        path: the PNG file.
+        rows: Of the run's log, with numbers or their text; an empty text is a missing figure.
+        path: The PNG file.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

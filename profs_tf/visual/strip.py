@@ -23,9 +23,9 @@ def draw_strip(
     """Draws rows of pictures into a PNG; an unreadable file appears as a crossed square.
 
     Args:
-        rows: for each query a list of (picture, label), the query first; a picture is the path of a file or
+        rows: For each query a list of (picture, label), the query first; a picture is the path of a file or
             uint8 `[H, W, 3]`. A label may have several lines; of a long one only the end is shown.
-        path: the PNG file, or a binary file to write to.
+        path: The PNG file, or a binary file to write to.
 
     Raises:
         OSError: If the file cannot be written.

@@ -58,9 +58,9 @@ class EmbeddingBoard:
         """Chooses the images.
 
         Args:
-            folder: of TensorBoard, for the projector's files.
-            events: the writer of everything else.
-            image_list: the N evaluated images.
+            folder: Of TensorBoard, for the projector's files.
+            events: The writer of everything else.
+            image_list: The N evaluated images.
             detail: "none" writes nothing; "scalars" writes histograms of positive and of negative distances
                 among a thousand images; "full" adds strips and the projector.
 
@@ -84,7 +84,7 @@ class EmbeddingBoard:
         """Writes the figures of one evaluation; O(n² D), with strips O(N D).
 
         Args:
-            step: optimizer steps taken.
+            step: Optimizer steps taken.
             embeddings: float [N, D].
         """
         if self._detail == "none":
@@ -144,8 +144,8 @@ def sample_by_class(labels: np.ndarray, size: int, per_class: int) -> np.ndarray
 
     Args:
         labels: int [N].
-        size: images at most.
-        per_class: images of a class at most, its first ones.
+        size: Images at most.
+        per_class: Images of a class at most, its first ones.
     """
     labels = np.asarray(labels)
     classes, index = np.unique(labels, return_inverse=True)
@@ -177,8 +177,8 @@ def sprite(pictures: Sequence[ImageOrPath], size: int) -> Image.Image:
     """Returns a square sheet of thumbnails, row by row, as TensorBoard's projector expects it.
 
     Args:
-        pictures: paths of files, or uint8 [H, W, 3].
-        size: of each thumbnail, in pixels.
+        pictures: Paths of files, or uint8 [H, W, 3].
+        size: Of each thumbnail, in pixels.
     """
     columns = int(np.ceil(np.sqrt(len(pictures))))
     sheet = Image.new("RGB", (columns * size, columns * size), "white")

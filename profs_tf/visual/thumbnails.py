@@ -19,10 +19,10 @@ def thumbnail(
     """Returns a picture scaled so that its longer side has `size` pixels, or None if it cannot be read.
 
     Args:
-        picture: path of a file, or uint8 `[H, W, 3]`.
-        size: in pixels.
+        picture: Path of a file, or uint8 `[H, W, 3]`.
+        size: In pixels.
         box: a row of `ImageList.boxes` to crop to, or None.
-        enlarge: whether smaller pictures are scaled up.
+        enlarge: Whether smaller pictures are scaled up.
     """
     try:
         pixels = picture if isinstance(picture, np.ndarray) else read_image(picture)

@@ -72,7 +72,7 @@ def join_icons(packages: dict) -> dict:
     """Returns vendor -> code point sequence -> icon name.
 
     Args:
-        packages: vendor -> Package, for every icon set.
+        packages: Vendor -> Package, for every icon set.
     """
     joined = {}
     for icon_set in ICON_SETS:

@@ -19,8 +19,8 @@ class ReportData:
     """All results, looked up by row, data set and metric.
 
     Attributes:
-        lines: lines of the results file as dicts, with `label` added: data set and validation part, if any.
-        labels: the data sets that runs were evaluated on.
+        lines: Lines of the results file as dicts, with `label` added: data set and validation part, if any.
+        labels: The data sets that runs were evaluated on.
         paper: (table, method, data set, metric) to percent.
         families: a loss's name to {variant: (table, method)}, as the grid files have them.
         failures: (name, last attempt) of runs that failed and have not finished since.
@@ -30,10 +30,10 @@ class ReportData:
         """Reads all files; a missing results file or folder of runs counts as empty.
 
         Args:
-            results: the CSV of `run_grid.py`.
-            runs_dir: the folder of the runs.
-            paper: the CSV of the paper's figures.
-            grids: the folder of the grid files, which define the rows.
+            results: The CSV of `run_grid.py`.
+            runs_dir: The folder of the runs.
+            paper: The CSV of the paper's figures.
+            grids: The folder of the grid files, which define the rows.
 
         Raises:
             ValueError: If a file is malformed, or two runs give the same metric of a row.

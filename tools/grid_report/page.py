@@ -41,7 +41,7 @@ class Page:
     """A report that is built part by part, as HTML and as Markdown.
 
     Attributes:
-        pictures: file name to PNG, of the light theme.
+        pictures: File name to PNG, of the light theme.
     """
 
     def __init__(self, title: str, introduction: str):
@@ -66,7 +66,7 @@ class Page:
         """Adds pictures, side by side if the page is wide enough.
 
         Args:
-            title: the heading.
+            title: The heading.
             pictures: (file name without suffix, alternative text, light PNG, dark PNG), or None if not run.
         """
         shown = [picture for picture in pictures if picture]

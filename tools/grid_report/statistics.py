@@ -17,9 +17,9 @@ class Estimate:
     """A mean over seeds.
 
     Attributes:
-        mean: of the values.
-        half_width: half of the interval's width; None for fewer than two values.
-        count: number of values.
+        mean: Of the values.
+        half_width: Half of the interval's width; None for fewer than two values.
+        count: Number of values.
     """
 
     mean: float
@@ -53,7 +53,7 @@ def paired_difference(one: dict, other: dict) -> Optional[Estimate]:
     Runs of equal seed share their initial weights, so their difference varies less than each of them.
 
     Args:
-        one: seed to value.
-        other: seed to value.
+        one: Seed to value.
+        other: Seed to value.
     """
     return estimate([one[seed] - other[seed] for seed in sorted(set(one) & set(other))])

@@ -25,11 +25,11 @@ class Table:
     """A table of texts.
 
     Attributes:
-        title: its heading.
-        note: explanation for the reader.
-        header: column names.
-        rows: lists of texts, one per column.
-        is_run: whether any of it was run.
+        title: Its heading.
+        note: Explanation for the reader.
+        header: Column names.
+        rows: Lists of texts, one per column.
+        is_run: Whether any of it was run.
     """
 
     title: str

@@ -21,18 +21,18 @@ class Child:
 
     Attributes:
         exit_code: None while it runs; minus the signal's number if a signal killed it.
-        seconds: its wall time.
-        cpu_seconds: processor time of all its threads, user and system; None while it runs.
+        seconds: Its wall time.
+        cpu_seconds: Processor time of all its threads, user and system; None while it runs.
     """
 
     def __init__(self, command: list, log_path: Path, root: Path, held_open: tuple):
         """Starts the command.
 
         Args:
-            command: program and arguments.
-            log_path: file of the output.
-            root: its working directory.
-            held_open: file descriptors of locks, which stay open until it ends.
+            command: Program and arguments.
+            log_path: File of the output.
+            root: Its working directory.
+            held_open: File descriptors of locks, which stay open until it ends.
         """
         self.exit_code = None
         self.cpu_seconds = None

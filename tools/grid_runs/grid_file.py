@@ -38,13 +38,13 @@ class Run:
     """One training of a grid.
 
     Attributes:
-        row: the row's name in the grid file.
-        table: the paper's table that has the row.
-        method: the row's name there.
-        dataset: the data set's name there, or its own.
-        setting: the values of the axes, such as "M=10"; empty for the default setting.
-        seed: the run's seed.
-        flags: flags of the train command, without seed and folder.
+        row: The row's name in the grid file.
+        table: The paper's table that has the row.
+        method: The row's name there.
+        dataset: The data set's name there, or its own.
+        setting: The values of the axes, such as "M=10"; empty for the default setting.
+        seed: The run's seed.
+        flags: Flags of the train command, without seed and folder.
     """
 
     row: str
@@ -90,9 +90,9 @@ def read_grid(path: Path, more_flags: tuple = (), data_dirs: dict | None = None)
     flags (an empty list is the default setting); `flags` apply to every run.
 
     Args:
-        path: the file.
-        more_flags: further flags for every run.
-        data_dirs: name of a data set to its folder, for `--data_dir`.
+        path: The file.
+        more_flags: Further flags for every run.
+        data_dirs: Name of a data set to its folder, for `--data_dir`.
 
     Raises:
         ValueError: If the file is not YAML, or malformed.

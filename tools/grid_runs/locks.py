@@ -12,8 +12,8 @@ def lock(path: Path, patience: float = 10.0) -> IO:
     """Returns the open lock file; closing it, here and in the children that hold it, releases the lock.
 
     Args:
-        path: the lock file, created if missing.
-        patience: seconds to wait for another holder, which may be a run that is saving its state.
+        path: The lock file, created if missing.
+        patience: Seconds to wait for another holder, which may be a run that is saving its state.
 
     Raises:
         ValueError: If another process holds it.

@@ -18,10 +18,10 @@ class Progress:
         """Starts the display.
 
         Args:
-            total_epochs: epochs of all runs.
-            done_epochs: number of them that earlier grids trained.
-            num_runs: number of runs.
-            finished_runs: number of them that have finished.
+            total_epochs: Epochs of all runs.
+            done_epochs: Number of them that earlier grids trained.
+            num_runs: Number of runs.
+            finished_runs: Number of them that have finished.
         """
         self._total, self._before, self._done = total_epochs, done_epochs, done_epochs
         self._num_runs, self._ended, self._failed = num_runs, finished_runs, 0

@@ -24,11 +24,11 @@ class RunFiles:
     """The files of one run.
 
     Attributes:
-        run: the `Run`.
-        folder: its `RunFolder`.
+        run: The `Run`.
+        folder: Its `RunFolder`.
         record_path: JSON with the run, its command and each attempt: start, machine, commit, duration, and
             how it ended.
-        log_path: the output of the train command in all attempts.
+        log_path: The output of the train command in all attempts.
     """
 
     def __init__(self, runs_dir: Path, run: Run):

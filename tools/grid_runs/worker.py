@@ -23,8 +23,8 @@ class Worker:
     """Trains all runs that have not finished.
 
     Attributes:
-        failed: the names of the runs that failed.
-        interrupted: whether Ctrl-C or SIGTERM stopped the grid.
+        failed: The names of the runs that failed.
+        interrupted: Whether Ctrl-C or SIGTERM stopped the grid.
     """
 
     def __init__(self, all_files: list, results: Path, root: Path, jobs: int, command: tuple, locks: tuple):
@@ -32,11 +32,11 @@ class Worker:
 
         Args:
             all_files: `RunFiles` of every run.
-            results: the results file.
-            root: the repository.
-            jobs: number of runs trained at the same time.
-            command: the train command, to which the run's arguments are appended.
-            locks: file descriptors that the children keep open.
+            results: The results file.
+            root: The repository.
+            jobs: Number of runs trained at the same time.
+            command: The train command, to which the run's arguments are appended.
+            locks: File descriptors that the children keep open.
         """
         self._all, self._results, self._root = all_files, results, root
         self._jobs, self._command, self._locks = jobs, command, locks

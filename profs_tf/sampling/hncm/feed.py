@@ -41,16 +41,16 @@ class EmbeddingFeed:
     evaluate for hours.
 
     Attributes:
-        is_stepping: whether the trainer is in a step; the trainer sets it.
-        next_step: the step whose message `take` returns next.
+        is_stepping: Whether the trainer is in a step; the trainer sets it.
+        next_step: The step whose message `take` returns next.
     """
 
     def __init__(self, next_step: int, stall_seconds: float = 600.0) -> None:
         """Creates an empty queue.
 
         Args:
-            next_step: the step of the first message.
-            stall_seconds: how long a step may take before `take` raises StalledTrainingError.
+            next_step: The step of the first message.
+            stall_seconds: How long a step may take before `take` raises StalledTrainingError.
         """
         self.is_stepping = True
         self.next_step = next_step

@@ -28,7 +28,7 @@ class MiningHistory:
 
     Attributes:
         memory: a `ClassMemory` of the messages that the next batch may use.
-        pending: the messages after these, at most ``lag - 1``.
+        pending: The messages after these, at most ``lag - 1``.
     """
 
     def __init__(self, num_classes: int, embedding_dim: int, lag: int) -> None:
@@ -103,9 +103,9 @@ class MinedBatchSampler(BatchSampler):
     `feed.close`.
 
     Attributes:
-        mining: how classes are chosen.
-        lag: steps between the newest embeddings used and the batch mined from them, at least 1.
-        feed: the queue of the current training.
+        mining: How classes are chosen.
+        lag: Steps between the newest embeddings used and the batch mined from them, at least 1.
+        feed: The queue of the current training.
     """
 
     def __init__(
@@ -125,16 +125,16 @@ class MinedBatchSampler(BatchSampler):
         """Prepares the draws.
 
         Args:
-            labels: as for `BatchSampler`.
-            batch_size: as for `BatchSampler`.
-            images_per_class: as for `BatchSampler`.
-            seed: as for `BatchSampler`.
-            representative_uses: as for `BatchSampler`.
-            steps_per_projection: as for `BatchSampler`.
-            representative_draw: as for `BatchSampler`.
-            queries: as for `BatchSampler`.
-            mining: how classes are chosen; None: three nearest classes for each seed.
-            lag: steps between the newest embeddings used and the batch mined from them, at least 1.
+            labels: As for `BatchSampler`.
+            batch_size: As for `BatchSampler`.
+            images_per_class: As for `BatchSampler`.
+            seed: As for `BatchSampler`.
+            representative_uses: As for `BatchSampler`.
+            steps_per_projection: As for `BatchSampler`.
+            representative_draw: As for `BatchSampler`.
+            queries: As for `BatchSampler`.
+            mining: How classes are chosen; None: three nearest classes for each seed.
+            lag: Steps between the newest embeddings used and the batch mined from them, at least 1.
 
         Raises:
             ValueError: If `lag` is no whole number of at least 1, or as `BatchSampler`.
@@ -160,9 +160,9 @@ class MinedBatchSampler(BatchSampler):
         """Starts at a step, with the embeddings of the steps before it.
 
         Args:
-            first_step: the step of the first batch.
-            history: the state after the step before it.
-            stall_seconds: how long a training step may take.
+            first_step: The step of the first batch.
+            history: The state after the step before it.
+            stall_seconds: How long a training step may take.
         """
         self.first_step = first_step
         self._memory = history.memory.copy()

@@ -47,8 +47,8 @@ class ClassMining:
         """Returns C different classes, int64 [C], in the order in which they joined.
 
         Args:
-            random: draws the seeds, and classes instead of unknown neighbors.
-            memory: the memory of all L classes.
+            random: Draws the seeds, and classes instead of unknown neighbors.
+            memory: The memory of all L classes.
             count: C, at most L.
         """
         drawn = random.permutation(len(memory.seen))
