@@ -8,9 +8,12 @@ Shapes: B images, H x W their height and width in pixels, C channels or features
 from __future__ import annotations
 
 import functools
+import json
 import os
+import zipfile
 from typing import Any, Optional
 
+import h5py
 import tensorflow as tf
 
 from profs_tf.backbones.base import Backbone, InputShape
@@ -60,6 +63,13 @@ def _load(path: str) -> tf.keras.Model:
     try:
         network = tf.keras.models.load_model(path, compile=False)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, tf.errors.OpError) as error:
+        version = _keras_version(path)
+        if version.startswith("3."):
+            raise ValueError(
+                f"`backbone` must be a model that Keras 2 saved, got {path!r}, saved by Keras {version}. "
+                "Build its layers with tf_keras, copy the weights by `new.set_weights(old.get_weights())`, "
+                "and save that."
+            ) from error
         raise ValueError(
             f"`backbone` must be a file of a Keras model, got {path!r}: {first_line(error)}"
         ) from error
@@ -70,6 +80,18 @@ def _load(path: str) -> tf.keras.Model:
         )
     check_network(network, path, (None, None, 3))
     return network
+
+
+def _keras_version(path: str) -> str:
+    """Returns the version of Keras that a `.keras` or HDF5 file names, or an empty text."""
+    try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                return str(json.loads(archive.read("metadata.json")).get("keras_version", ""))
+        with h5py.File(path, "r") as file:
+            return str(file.attrs.get("keras_version", ""))
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
+        return ""
 
 
 def refuse_options(name: str, **options: Any) -> None:

@@ -20,6 +20,7 @@ from profs_tf import backbones
 from profs_tf.backbones.seeding import seed_kernels
 from profs_tf.backbones.weights.assign import check_finite
 from profs_tf.models.head import HEADS, build_head
+from profs_tf.utils.legacy_keras import check_keras_2
 from profs_tf.utils.option_fields import trained_backbone_layers
 
 FREEZE_BATCH_NORM = ("none", "statistics", "all")
@@ -74,10 +75,11 @@ def build_embedder(
         float32 under every mixed precision policy: half precision loses small distances.
 
     Raises:
-        ValueError: If an argument is out of range or unknown, a loaded weight is not finite, or an option of
-            named backbones is given while ``backbone`` is a model.
+        ValueError: If an argument is out of range or unknown, a loaded weight is not finite, ``backbone`` is
+            a model of Keras 3, or an option of named backbones is given while it is a model.
     """
     _check_sizes(embedding_dim, input_size)
+    check_keras_2("backbone", backbone)
     if freeze_batch_norm not in FREEZE_BATCH_NORM:
         raise ValueError(
             f"`freeze_batch_norm` must be one of {', '.join(FREEZE_BATCH_NORM)}, got {freeze_batch_norm!r}."

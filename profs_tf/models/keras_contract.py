@@ -12,6 +12,7 @@ import tensorflow as tf
 from tensorflow.python.framework.config import is_op_determinism_enabled
 
 from profs_tf.losses import MetricLoss
+from profs_tf.utils.legacy_keras import check_keras_2
 
 # What Keras would compute besides the loss, in training steps of its own that this model does not take.
 _NOT_COMPUTED = ("metrics", "weighted_metrics", "loss_weights")
@@ -96,6 +97,7 @@ def check_callbacks(callbacks: Sequence[tf.keras.callbacks.Callback]) -> None:
     stock = tf.keras.callbacks
     backed_up = any(isinstance(callback, stock.BackupAndRestore) for callback in callbacks)
     for callback in callbacks:
+        check_keras_2("callbacks", callback)
         _check_direction(callback)
         kind = type(callback).__name__
         if isinstance(callback, stock.ModelCheckpoint):

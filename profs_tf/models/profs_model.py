@@ -16,6 +16,7 @@ from profs_tf.models.non_finite import TERMS, FiniteWatch
 from profs_tf.models.proximal import ProximalTerm, ProximalWeight, check_proximal_weight
 from profs_tf.models.saving import LoadableMean, SavedByKeras
 from profs_tf.models.step_outputs import BatchFingerprint, RepresentativeTap
+from profs_tf.utils.legacy_keras import check_keras_2
 
 
 @tf.keras.utils.register_keras_serializable("profs_tf")
@@ -51,9 +52,11 @@ class ProfsModel(SavedByKeras):
             **kwargs: As for `tf.keras.Model`, such as `name`.
 
         Raises:
-            ValueError: If the embedder has no variables yet, or `proximal_weight` is out of range.
+            ValueError: If the embedder has no variables yet or is of Keras 3, or `proximal_weight` is out of
+                range.
         """
         super().__init__(**kwargs)
+        check_keras_2("embedder", embedder)
         if not embedder.built:
             raise ValueError(
                 "`embedder` must be built, got one without variables. Call it once on a batch of images, "
@@ -95,9 +98,11 @@ class ProfsModel(SavedByKeras):
             **kwargs: As for Keras, without `metrics`, `weighted_metrics` and `loss_weights`.
 
         Raises:
-            ValueError: If the loss is no `MetricLoss`; if an argument is given that would have no effect; if
-                embedder, loss or optimizer were made outside the strategy's scope of this model.
+            ValueError: If the loss is no `MetricLoss`, or the optimizer is of Keras 3; if an argument is
+                given that would have no effect; if embedder, loss or optimizer were made outside the
+                strategy's scope of this model.
         """
+        check_keras_2("optimizer", optimizer)
         keras_contract.check_loss(loss)
         keras_contract.check_compile(kwargs, self.embedder)
         super().compile(optimizer=optimizer, loss=loss, **kwargs)

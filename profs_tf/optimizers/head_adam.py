@@ -16,6 +16,7 @@ from profs_tf.models.head import HEAD_LAYER, head_variables
 from profs_tf.optimizers.adam_rule import adam_update
 from profs_tf.optimizers.multipliers import Multipliers
 from profs_tf.optimizers.reference_rate import LearningRate, check_reference, reference_of
+from profs_tf.utils.legacy_keras import check_keras_2
 
 
 @tf.keras.utils.register_keras_serializable("profs_tf")
@@ -48,6 +49,7 @@ class HeadAdam(tf.keras.optimizers.Adam):
         reference_learning_rate: Optional[float] = None,
         **adam_options: Any,
     ) -> None:
+        check_keras_2("learning_rate", learning_rate)
         self._multipliers = Multipliers(multipliers or {}, self._var_key)
         super().__init__(learning_rate, **adam_options)
         if reference_learning_rate is not None and not 0 < reference_learning_rate < float("inf"):

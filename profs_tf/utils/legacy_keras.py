@@ -8,6 +8,8 @@ import importlib.metadata
 import importlib.util
 import os
 import sys
+from pathlib import Path
+from types import ModuleType
 
 _VARIABLE = "TF_USE_LEGACY_KERAS"
 _ON = ("1", "true", "True")
@@ -39,6 +41,19 @@ def use_legacy_keras() -> None:
             f"profs_tf needs tf.keras to be Keras 2, got {_VARIABLE}={os.environ[_VARIABLE]}. "
             "Set the variable to 1, or unset it."
         )
+    if "tensorflow" in sys.modules:
+        _direct_submodules_to_legacy_keras(sys.modules["tensorflow"])
+
+
+def check_keras_2(argument: str, value: object) -> None:
+    """Raises ValueError if `value` is a model, optimizer or other object of Keras 3."""
+    version = getattr(sys.modules.get("keras"), "__version__", "2.")
+    bases = type(value).__mro__
+    if not version.startswith("2.") and any(base.__module__.startswith("keras.src.") for base in bases):
+        raise ValueError(
+            f"`{argument}` must be made with Keras 2, got {bases[0].__name__} of Keras {version}. Make "
+            "it with tf_keras, and copy weights by `new.set_weights(old.get_weights())`."
+        )
 
 
 def _tensorflow_version() -> "tuple[int, int] | None":
@@ -56,5 +71,18 @@ def _tensorflow_version() -> "tuple[int, int] | None":
 def _is_keras_3_in_use() -> bool:
     """Returns whether `tf.keras` was used already, as Keras 3."""
     keras = vars(sys.modules["tensorflow"]).get("keras") if "tensorflow" in sys.modules else None
-    # Before its first use it is a lazy loader without a name; asking it for one would be its first use.
-    return keras is not None and vars(keras).get("__name__", "").startswith("keras._tf_keras")
+    # Before its first use it is a lazy loader without a file; asking it for one would be its first use.
+    return keras is not None and "_tf_keras" in Path(vars(keras).get("__file__", "")).parts
+
+
+def _direct_submodules_to_legacy_keras(tensorflow: ModuleType) -> None:
+    """Makes `from tensorflow.keras import ...` find what `tf.keras` is.
+
+    TensorFlow does so itself if it is imported later. Otherwise Keras 3 is found, and becomes `tf.keras`.
+    """
+    spec = importlib.util.find_spec("tf_keras")
+    if spec is None or spec.origin is None:
+        return
+    folder = str(Path(spec.origin).parent / "api" / "_v2")
+    if folder not in tensorflow.__path__:
+        tensorflow.__path__.insert(0, folder)

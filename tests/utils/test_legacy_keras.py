@@ -34,9 +34,20 @@ def test_keras_3_can_be_used_beside_it():
     assert python(code).stdout == "3 tf_keras.src.engine.training\n"
 
 
+@pytest.mark.parametrize("first", ["profs_tf, tensorflow as tf", "tensorflow as tf, profs_tf"])
+def test_submodules_of_tf_keras_are_keras_2_too(first):
+    done = python(
+        f"import {first}\nfrom tensorflow.keras import layers\nprint(issubclass(layers.Dense, tf.Module))"
+    )
+    assert done.stdout == "True\n", done.stderr
+
+
 @with_keras_3
-def test_the_cure_is_told_where_keras_3_is_in_use():
-    done = python("import tensorflow as tf; tf.keras.Model; import profs_tf")
+@pytest.mark.parametrize(
+    "use", ["import tensorflow as tf; tf.keras.Model", "from tensorflow.keras import layers"]
+)
+def test_the_cure_is_told_where_keras_3_is_in_use(use):
+    done = python(f"{use}; import profs_tf")
     assert done.stderr.splitlines()[-1].startswith("ImportError: profs_tf needs tf.keras to be Keras 2, but")
 
 
