@@ -187,10 +187,12 @@ def fit(run: TrainingRun, callbacks: RunCallbacks) -> None:
     """
     if run.is_chief:
         print(banner(run), flush=True)
+    fixed = {"fix_representative_augmentation": run.config.fix_representative_augmentation}
     if run.features is not None:
-        batches = feature_pipeline(run.features.train, run.sampler)
+        batches = feature_pipeline(run.features.train, run.sampler, **fixed)
     else:
-        batches = train_pipeline(run.train_images, run.sampler, run.preprocessing, strategy=run.strategy)
+        images, strategy = run.train_images, run.strategy
+        batches = train_pipeline(images, run.sampler, run.preprocessing, strategy=strategy, **fixed)
     try:
         with callbacks.checkpoint.saving_on_signals():
             fit_from_step(

@@ -12,6 +12,7 @@ from profs_tf.config import Config
 
 # Fields without effect under some methods, or with losses that have prototypes.
 _OF_REPRESENTATIVES = ("steps_per_projection", "representative_uses")
+_OF_REUSE = ("fix_representative_augmentation",)
 _OF_PROJECTIONS = (*_OF_REPRESENTATIVES, "proximal_weight", "proximal_decay")
 _OF_MINING = ("hard_classes_per_seed", "mining_strategy", "mining_lag")
 # Of effect in batches whose queries are representatives.
@@ -103,6 +104,8 @@ def unused(config: Config, given_values: dict[str, Any]) -> str:
     elif losses.loss_class(config.loss).has_prototypes:
         names, in_force = (*_OF_REPRESENTATIVES, *names), "; in force: steps_per_projection=1"
         setting += f" --loss={config.loss}"
+    if config.method in ("baseline", "proximal") or losses.loss_class(config.loss).has_prototypes:
+        names = (*names, *_OF_REUSE)
     if config.method in ("baseline", "proximal"):
         names = (*names, *_OF_QUERIES)
     elif "representative_pairs" not in losses.options(config.loss):

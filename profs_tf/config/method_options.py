@@ -42,6 +42,11 @@ class MethodOptions:
         "Whether the loss counts pairs of two representatives. If not, it counts those of a representative "
         "and another image only, as the N-pair and the angular loss always do.",
     )
+    fix_representative_augmentation: bool = option(
+        False,
+        "Whether a representative is cropped and flipped in the same way throughout its projection, instead "
+        "of anew in every batch.",
+    )
     class_draw: str = option(
         "independent",
         "The classes of each batch. independent: drawn anew. rounds: every class is in a batch before any is "

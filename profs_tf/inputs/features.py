@@ -35,15 +35,23 @@ class FeatureList:
         return self.features.shape[1]
 
 
-def feature_pipeline(features: FeatureList, sampler: BatchSampler, prefetch: int = 8) -> tf.data.Dataset:
+def feature_pipeline(
+    features: FeatureList,
+    sampler: BatchSampler,
+    prefetch: int = 8,
+    fix_representative_augmentation: bool = False,
+) -> tf.data.Dataset:
     """Returns the infinite dataset of the sampler's batches, starting at ``sampler.first_step``.
 
-    The view of each image is a pure function of (seed, step, position in the batch), as augmentation is.
+    The view of each image is a pure function of (seed, step, position in the batch), as augmentation is; that
+    of representatives may be one of (seed, projection, class).
 
     Args:
         features: Of the training images that the sampler's indices refer to.
         sampler: Draws the indices of every step.
         prefetch: Number of batches prepared ahead.
+        fix_representative_augmentation: Whether a representative keeps its view throughout its projection; of
+            no effect if the batches of a projection do not share them.
 
     Returns:
         Elements ``(features, labels, is_representative)``: float32 [B, C], int64 [B], float32 [B].
@@ -58,7 +66,7 @@ def feature_pipeline(features: FeatureList, sampler: BatchSampler, prefetch: int
         )
     size = sampler.batch_size
     dataset = tf.data.Dataset.from_generator(
-        lambda: _batches(features, sampler),
+        lambda: _batches(features, sampler, fix_representative_augmentation),
         output_signature=(
             tf.TensorSpec([size, features.features.shape[-1]], tf.float32),
             tf.TensorSpec([size], tf.int64),
@@ -72,9 +80,18 @@ def feature_pipeline(features: FeatureList, sampler: BatchSampler, prefetch: int
     return dataset
 
 
-def _batches(features: FeatureList, sampler: BatchSampler) -> Iterator[tuple[np.ndarray, ...]]:
+def _batches(
+    features: FeatureList, sampler: BatchSampler, fix_representatives: bool
+) -> Iterator[tuple[np.ndarray, ...]]:
     num_views = len(features.features)
     for batch in sampler:
         random = random_streams.generator(sampler.seed, random_streams.VIEW, batch.step)
         views = random.integers(num_views, size=len(batch.indices))
+        if fix_representatives and sampler.shares_representatives:
+            k, classes = (
+                sampler.schedule.projection_index(batch.step),
+                batch.labels[: sampler.classes_per_batch],
+            )
+            random = random_streams.generator(sampler.seed, random_streams.REPRESENTATIVE_VIEW, k)
+            views[: len(classes)] = random.integers(num_views, size=sampler.num_classes)[classes]
         yield features.features[views, batch.indices], batch.labels, batch.is_representative

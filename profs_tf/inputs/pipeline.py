@@ -19,7 +19,7 @@ from profs_tf.distribution.collectives import per_replica_batch_size
 from profs_tf.inputs import preprocessing as image_ops
 from profs_tf.inputs.decoding import image_dataset
 from profs_tf.inputs.preprocessing import Preprocessing
-from profs_tf.sampling.batch_sampler import BatchSampler
+from profs_tf.sampling.batch_sampler import BatchIndices, BatchSampler
 
 # Folded into the sampler's seed, so that augmentation and sampling use different random numbers.
 _AUGMENTATION = 0x5EED
@@ -34,11 +34,13 @@ def train_pipeline(
     preprocessing: Optional[Preprocessing] = None,
     prefetch: int = 2,
     strategy: Optional[tf.distribute.Strategy] = None,
+    fix_representative_augmentation: bool = False,
 ) -> Union[tf.data.Dataset, tf.distribute.DistributedDataset]:
     """Returns the infinite dataset of the sampler's batches, starting at ``sampler.first_step``.
 
     Deterministic: augmentation is a pure function of (seed, step, position in the batch), so the batch of a
-    step is the same in every run and after resuming, and with any number of replicas.
+    step is the same in every run and after resuming, and with any number of replicas. That of representatives
+    may be fixed for a projection: a pure function of (seed, projection, class).
 
     Args:
         image_list: The training images that the sampler's indices refer to.
@@ -46,6 +48,8 @@ def train_pipeline(
         preprocessing: None means `preprocessing_for(image_list)`.
         prefetch: Number of batches prepared ahead.
         strategy: The strategy that the model is trained with; None or a single replica gives whole batches.
+        fix_representative_augmentation: Whether a representative is cropped and flipped in the same way
+            throughout its projection; of no effect if the batches of a projection do not share them.
 
     Returns:
         Elements ``(images, labels, is_representative)``: uint8 [B, crop, crop, 3], int64 [B], float32 [B].
@@ -60,7 +64,8 @@ def train_pipeline(
             f"images, the list has {len(image_list)}."
         )
     preprocessing = preprocessing or image_ops.preprocessing_for(image_list)
-    load = functools.partial(_training_rows, image_list, sampler, preprocessing)
+    draws = _projection_draws if fix_representative_augmentation else _step_draws
+    load = functools.partial(_training_rows, image_list, sampler, preprocessing, draws)
     if strategy is None or strategy.num_replicas_in_sync == 1:
         return _of_sampler(load(np.arange(sampler.batch_size), sampler.batch_size, prefetch), sampler)
     size = per_replica_batch_size(strategy, sampler.batch_size)
@@ -82,6 +87,7 @@ def _training_rows(
     image_list: ImageList,
     sampler: BatchSampler,
     preprocessing: Preprocessing,
+    draws: Callable[[BatchSampler, BatchIndices], tuple[np.ndarray, np.ndarray]],
     positions: np.ndarray,
     size: int,
     prefetch: int,
@@ -90,14 +96,14 @@ def _training_rows(
     run_seed = tf.constant([sampler.seed % 2**31, (sampler.seed >> 31) ^ _AUGMENTATION], tf.int32)
 
     def prepare(
-        image: tf.Tensor, step: tf.Tensor, position: tf.Tensor, label: tf.Tensor, is_representative: tf.Tensor
+        image: tf.Tensor, time: tf.Tensor, place: tf.Tensor, label: tf.Tensor, is_representative: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        seed = tf.random.experimental.stateless_fold_in(run_seed, step)
-        seed = tf.random.experimental.stateless_fold_in(seed, position)
+        seed = tf.random.experimental.stateless_fold_in(run_seed, time)
+        seed = tf.random.experimental.stateless_fold_in(seed, place)
         return image_ops.prepare_for_training(image, preprocessing, seed), label, is_representative
 
     dataset = tf.data.Dataset.from_generator(
-        lambda: _rows(sampler, positions), output_signature=_row_signature(len(positions))
+        lambda: _rows(sampler, draws, positions), output_signature=_row_signature(len(positions))
     )
     dataset = _map_images(dataset.unbatch(), image_list, prepare)
     dataset = dataset.batch(size, drop_remainder=True).prefetch(prefetch)
@@ -143,12 +149,28 @@ def evaluation_pipeline(
     return strategy.distribute_datasets_from_function(load_part)
 
 
-def _rows(sampler: BatchSampler, positions: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
+def _rows(
+    sampler: BatchSampler,
+    draws: Callable[[BatchSampler, BatchIndices], tuple[np.ndarray, np.ndarray]],
+    positions: np.ndarray,
+) -> Iterator[tuple[np.ndarray, ...]]:
     for batch in sampler:
-        steps = np.full(len(positions), batch.step, np.int64)
-        of_batch = batch.indices, batch.labels, batch.is_representative
-        indices, labels, is_representative = (values[positions] for values in of_batch)
-        yield indices, steps, positions, labels, is_representative
+        of_batch = batch.indices, *draws(sampler, batch), batch.labels, batch.is_representative
+        yield tuple(values[positions] for values in of_batch)
+
+
+def _step_draws(sampler: BatchSampler, batch: BatchIndices) -> tuple[np.ndarray, np.ndarray]:
+    """Returns what the augmentation of each image is drawn from: step and position, int64 [B] each."""
+    return np.full(sampler.batch_size, batch.step, np.int64), np.arange(sampler.batch_size)
+
+
+def _projection_draws(sampler: BatchSampler, batch: BatchIndices) -> tuple[np.ndarray, np.ndarray]:
+    """As `_step_draws`, but of a shared representative -1 - k, which is no step, and its class."""
+    times, places = _step_draws(sampler, batch)
+    if sampler.shares_representatives:
+        times[: sampler.classes_per_batch] = -1 - sampler.schedule.projection_index(batch.step)
+        places[: sampler.classes_per_batch] = batch.labels[: sampler.classes_per_batch]
+    return times, places
 
 
 def _row_signature(size: int) -> tuple[tf.TensorSpec, ...]:

@@ -135,6 +135,11 @@ class BatchSampler:
         """M."""
         return self.schedule.steps_per_projection
 
+    @property
+    def shares_representatives(self) -> bool:
+        """Whether several batches have the same representatives."""
+        return self.representative_reuse and self.steps_per_projection > 1
+
     def __len__(self) -> int:
         return -(-self.table.num_images // self.batch_size)
 

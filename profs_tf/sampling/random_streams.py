@@ -6,8 +6,9 @@ import numpy as np
 REPRESENTATIVES = 1
 BATCH = 2
 CYCLE = 3
-CLASS_ROUND = 4
 VIEW = 4
+CLASS_ROUND = 5
+REPRESENTATIVE_VIEW = 6
 
 
 def generator(seed: int, purpose: int, index: int) -> np.random.Generator:

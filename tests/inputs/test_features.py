@@ -57,3 +57,15 @@ def test_one_view_is_always_that_one():
 def test_a_sampler_of_other_images_is_refused():
     with pytest.raises(ValueError, match=r"`sampler` must be made .* it knows 20 images, the list has 40\."):
         feature_pipeline(features_of(1), BatchSampler(LABELS[:20], 8))
+
+
+def test_representatives_may_keep_their_view_for_a_projection():
+    sampler = BatchSampler(LABELS, 8, seed=3, steps_per_projection=5)
+    pipelines = (feature_pipeline(features_of(2), sampler, 2, fixed) for fixed in (True, False))
+    seen = {}
+    for step, (fixed, free) in enumerate(itertools.islice(zip(*pipelines), 200)):
+        for (view, _), label in zip(fixed[0].numpy()[:4], fixed[1].numpy()):
+            assert seen.setdefault((step // 5, label), view) == view
+        np.testing.assert_array_equal(fixed[0][4:], free[0][4:])
+        np.testing.assert_array_equal(fixed[0][:, 1], free[0][:, 1])
+    assert np.mean(list(seen.values())) == pytest.approx(0.5, abs=0.1)

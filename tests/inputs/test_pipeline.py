@@ -62,6 +62,35 @@ def test_augmentation_depends_on_step_and_position_only():
     assert any((a[0][0] != b[0][0]).any() for a, b in zip(whole[:5], whole[1:6]))
 
 
+def test_representatives_may_keep_their_augmentation_for_a_projection():
+    """Replayed: of a representative it is drawn from -1 - k and the class, of other images as always."""
+    sampler = BatchSampler(LABELS, 6, 2, seed=5, steps_per_projection=4)
+    shifted = Preprocessing(resize=12, crop=12, shift=3)
+    fixed = take(train_pipeline(in_memory(), sampler, shifted, fix_representative_augmentation=True), 12)
+    free = take(train_pipeline(in_memory(), sampler, shifted), 12)
+    fold_in, seen = tf.random.experimental.stateless_fold_in, {}
+    for step, ((images, labels, _), (others, _, _)) in enumerate(zip(fixed, free)):
+        np.testing.assert_array_equal(images[3:], others[3:])
+        for position, label in enumerate(labels[:3]):
+            seed = fold_in(tf.constant([5, 0x5EED], tf.int32), tf.constant(-1 - step // 4, tf.int64))
+            seed = fold_in(seed, tf.constant(label, tf.int64))
+            pixels = tf.constant(PIXELS[sampler.batch(step).indices[position]])
+            np.testing.assert_array_equal(images[position], prepare_for_training(pixels, shifted, seed))
+            seen.setdefault((step // 4, label), set()).add(images[position].tobytes())
+    assert all(len(pictures) == 1 for pictures in seen.values())
+    assert len(set.union(*seen.values())) == len(seen)
+    sampler.first_step = 7
+    late = take(train_pipeline(in_memory(), sampler, shifted, fix_representative_augmentation=True), 1)
+    np.testing.assert_array_equal(late[0][0], fixed[7][0])
+    # Batches that do not share representatives stay as they are.
+    ordinary = BatchSampler(LABELS, 6, 2, seed=5, steps_per_projection=4, representative_reuse=False)
+    without, with_option = (
+        train_pipeline(in_memory(), ordinary, shifted, fix_representative_augmentation=option)
+        for option in (False, True)
+    )
+    np.testing.assert_array_equal(take(without, 2)[1][0], take(with_option, 2)[1][0])
+
+
 def test_each_image_of_a_batch_has_its_own_crop():
     same = ImageList.from_labels(np.repeat(PIXELS[:1], 24, axis=0), LABELS)
     images = take(train_pipeline(same, BatchSampler(LABELS, 12), Preprocessing(12, 12, 3)), 1)[0][0]

@@ -24,3 +24,8 @@ def test_hashed_bits_are_uniform_and_differ_by_each_input():
     # Each bit of 40,000 is set about as often as not; 0.015 is six standard deviations.
     share = [((bits >> np.uint64(bit)) & np.uint64(1)).mean() for bit in range(64)]
     np.testing.assert_allclose(share, 0.5, atol=0.015)
+
+
+def test_each_purpose_has_a_stream_of_its_own():
+    purposes = [value for name, value in vars(random_streams).items() if name.isupper()]
+    assert len(purposes) == len(set(purposes)) >= 6
