@@ -24,7 +24,7 @@ USAGE = """export: write the embedder of a run's best epoch for use elsewhere, w
   python -m profs_tf.export --run_dir=runs/emoji --output=emoji_embedder
   python -m profs_tf.export --run_dir=runs/emoji --output=emoji_embedder --formats=saved_model,tflite,onnx
 
-The train command writes a SavedModel at its end; this one serves for runs that are still going on, or were
+The train command writes a SavedModel at its end; use this one for runs that are still training or were
 stopped, and for other formats. All hold the evaluation's scaling and cropping, and give embeddings, float32
 [N, D]. Each is compared with the Keras model on pictures of the test split; one that differs is not written.
 

@@ -27,8 +27,8 @@ USAGE = """retrieve: index a folder of pictures by their embeddings, and find th
   python -m profs_tf.retrieve --index=emoji.index --embedder=runs/emoji/embedder --dataset=emoji \\
       --indexed=0,100
 
-The index is built first if --folder, a flag of the data set or --split is set, or nothing is to be searched
-for. Without --folder it holds the test classes of the embedder's run, unless flags say otherwise. Build again
+The index is built first if --folder, a flag of the data set or --split is set, or if no query is given.
+Without --folder it holds the test classes of the embedder's run, unless flags say otherwise. Build again
 after pictures were added, removed or changed: only those are embedded, and their neighbors in the list. After
 Ctrl-C or a kill the same command continues, and gives the same index to the bit. An unreadable picture ends
 the build with its name; --skip_unreadable leaves such pictures out and names them.
@@ -46,15 +46,15 @@ def define_flags(values: flags.FlagValues) -> None:
     data_flags.define_with_split(values)
     for name, kind, default, text, choices in (
         ("batch_size", int, 128, "Images embedded at once.", ()),
-        ("skip_unreadable", bool, False, "Whether unreadable pictures are left out.", ()),
-        ("overwrite", bool, False, "Whether an index of other pictures or model is replaced.", ()),
+        ("skip_unreadable", bool, False, "Whether to leave out unreadable pictures.", ()),
+        ("overwrite", bool, False, "Whether to replace an index of other pictures or another model.", ()),
         ("query", list, (), "Picture files to search for, separated by commas.", ()),
         ("query_list", str, None, "Text file that names picture files, one a line.", ()),
         ("indexed", list, (), "Indexed images to search for, by name or index, separated by commas.", ()),
         ("k", int, 8, "Images to find for each query.", ()),
         ("distance", str, "euclidean", "Distance of embeddings.", DISTANCES),
         ("search", str, "exact", "Search method; faiss is an extra to install.", SEARCHES),
-        ("exclude_self", bool, True, "Whether an indexed query is excluded from its own neighbors.", ()),
+        ("exclude_self", bool, True, "Whether to exclude an indexed query from its own neighbors.", ()),
         ("json", bool, False, "Whether to print JSON instead of a table.", ()),
         ("strip", str, None, "PNG file to draw each query and its neighbors into.", ()),
     ):

@@ -25,7 +25,7 @@ class DataOptions:
         "instead of the test classes: for tuning. Default: none; the test classes are evaluated.",
         above=0.0,
     )
-    allow_partial_data: bool = option(False, "Whether an incomplete copy of a data set is accepted.")
+    allow_partial_data: bool = option(False, "Whether to accept an incomplete copy of a data set.")
     download: bool = option(False, "Whether TensorFlow Datasets may download a data set that is not found.")
     output_dir: str = option("", "Folder that the run is written to; it must not hold another run.")
     seed: int = option(

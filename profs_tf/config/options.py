@@ -38,7 +38,7 @@ class Config(MethodOptions, DataOptions):
         "--pretrained.",
     )
     require_pretrained: bool = option(
-        False, "Whether a run without pretrained weights is refused, unless --pretrained=none asks for it."
+        False, "Whether to refuse random weights, unless --pretrained=none asks for them."
     )
     initial_run: Optional[str] = option(
         None,

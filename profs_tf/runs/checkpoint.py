@@ -1,7 +1,7 @@
 """A run's whole state on disk, so that a run that was killed and resumed equals one that was not.
 
 Saved together, in one TensorFlow checkpoint: the embedder with its moving statistics, the anchors and the
-projection index, the optimiser with its moments, the loss's variables, the step (which is the sampler's
+projection index, the optimizer with its moments, the loss's variables, the step (which is the sampler's
 place, since sampling is a function of the step), the running means of the present epoch, and what callbacks
 remember.
 """

@@ -105,9 +105,9 @@ def test_first_convolution_sees_values_about_zero(built):
     """Images are 0..255 everywhere; scaling them is the network's own business."""
     _, network = built
     scaled = tf.keras.Model(network.input, network.get_layer("rescale").output)
-    grey = scaled(np.full((1, 64, 64, 3), 120, "f")).numpy()
+    gray = scaled(np.full((1, 64, 64, 3), 120, "f")).numpy()
     ends = scaled(np.stack([np.zeros((64, 64, 3), "f"), np.full((64, 64, 3), 255, "f")])).numpy()
-    assert np.abs(grey).max() < 0.2 * ends.max()
+    assert np.abs(gray).max() < 0.2 * ends.max()
     assert ends[0].max() < 0 < ends[1].min()
 
 

@@ -61,7 +61,7 @@ def state():
     values = {}
     for name, inputs, filters, side, _ in CONVOLUTIONS:
         shape = (filters, inputs, side, side)
-        # Images reach the first convolution uncentered by variance: about 70 grey levels.
+        # Images reach the first convolution uncentered by variance: about 70 gray levels.
         scale = np.sqrt(2 / np.prod(shape[1:])) / (70 if inputs == 3 else 1)
         values[f"{name}.weight"] = rng.normal(0, scale, shape)
         values[f"{name}.bias"] = rng.normal(0, 0.2, filters)

@@ -50,7 +50,7 @@ def make_sampler():
 
 
 def make_tight_sampler():
-    """Batches of 40 classes: 8 seeds, each with 4 neighbours. M = 30."""
+    """Batches of 40 classes: 8 seeds, each with 4 neighbors. M = 30."""
     return MinedBatchSampler(TIGHT_DATA.labels, 80, 2, seed=2, mining=ClassMining(4), lag=LAG)
 
 
@@ -97,7 +97,7 @@ def whole_run():
     return classes, weights(model)
 
 
-def neighbours_found(classes, num_classes, groups, hard_classes):
+def neighbors_found(classes, num_classes, groups, hard_classes):
     """The same-group classes that followed each seed, once every representative was seen and mined from."""
     classes = np.array(classes)
     seen_by = next(t for t in range(len(classes)) if len(set(classes[:t].ravel())) == num_classes)
@@ -106,39 +106,39 @@ def neighbours_found(classes, num_classes, groups, hard_classes):
     return np.sum(of_seeds[:, 1:] % groups == of_seeds[:, :1] % groups, axis=1)
 
 
-def test_batches_hold_the_neighbours_through_training():
-    # Whole groups join a batch, so no seed is short of neighbours: who knew the groups would find 4 of 4.
+def test_batches_hold_the_neighbors_through_training():
+    # Whole groups join a batch, so no seed is short of neighbors: who knew the groups would find 4 of 4.
     sampler, model = make_tight_sampler(), make_model()
     before = model.embedder.get_layer("head").kernel.numpy()
     classes = train(model, 180, sampler, data=TIGHT_DATA)
     moved = np.abs(model.embedder.get_layer("head").kernel - before)
     assert np.mean(moved) > 0.5 * np.mean(np.abs(before))
     assert sampler.steps_per_projection == 30  # with several swaps of representatives
-    found = neighbours_found(classes, TIGHT_CLASSES, TIGHT_GROUPS, 4)
+    found = neighbors_found(classes, TIGHT_CLASSES, TIGHT_GROUPS, 4)
     assert np.mean(found) >= 3.0
     assert np.mean(found) >= 0.95 * 4
     unmined = profs.BatchSampler(TIGHT_DATA.labels, 80, 2, seed=2)
     drawn = [unmined.batch(step).labels[:40] for step in range(180)]
-    assert np.mean(neighbours_found(drawn, TIGHT_CLASSES, TIGHT_GROUPS, 4)) == pytest.approx(
+    assert np.mean(neighbors_found(drawn, TIGHT_CLASSES, TIGHT_GROUPS, 4)) == pytest.approx(
         4 * 4 / 199, abs=0.03
     )
 
 
 @pytest.mark.parametrize("tight", [True, False])
-def test_an_untrained_network_gives_every_neighbour(tight):
+def test_an_untrained_network_gives_every_neighbor(tight):
     if tight:
         classes = train(make_model(0.0), 180, make_tight_sampler(), data=TIGHT_DATA)
-        assert np.all(neighbours_found(classes, TIGHT_CLASSES, TIGHT_GROUPS, 4) == 4)
+        assert np.all(neighbors_found(classes, TIGHT_CLASSES, TIGHT_GROUPS, 4) == 4)
     else:
-        assert np.all(neighbours_found(train(make_model(0.0), 120), NUM_CLASSES, GROUPS, 3) == 3)
+        assert np.all(neighbors_found(train(make_model(0.0), 120), NUM_CLASSES, GROUPS, 3) == 3)
 
 
 def test_each_seed_brings_the_nearest_of_the_memory_while_groups_dissolve():
-    # These groups can be told apart, and training does so: neighbours stop being of one group. What holds all
+    # These groups can be told apart, and training does so: neighbors stop being of one group. What holds all
     # the way is that they are the nearest by the embeddings of the steps up to t - lag.
     records = Records()
     train(make_model(), 120, None, None, records)
-    found = neighbours_found(records.classes, NUM_CLASSES, GROUPS, 3)
+    found = neighbors_found(records.classes, NUM_CLASSES, GROUPS, 3)
     assert np.mean(found[-40:]) < np.mean(found[:40])
     memory = np.full([NUM_CLASSES, 8], np.inf)
     for step, batch in enumerate(records.classes):

@@ -64,7 +64,7 @@ def test_reports_and_keeps_the_best_epoch(tmp_path, caplog):
     history = fit(model, [SetsWeights([random, separating, collapsed]), recall], 3).history
     assert history["recall@1"][1] == 1.0
     assert history["recall@1"][0] < 1.0
-    assert history["recall@1"][2] == 0.0  # of equal distances the wrong image ranks first
+    assert history["recall@1"][2] == 0.0  # at equal distances the negative ranks first
     assert history["mean_pairwise_distance"][2] == 0.0
     assert "collapsed" in caplog.text
     assert recall.best["epoch"] == 2

@@ -36,7 +36,7 @@ def to_make(folder):
 
 @pytest.fixture(scope="session")
 def pictures(shared):
-    """A folder of 12 classes with 5 pictures each: a shape in a colour, somewhere."""
+    """A folder of 12 classes with 5 pictures each: a shape in a color, somewhere."""
     root = shared / "bilder ü"
     with to_make(root) as missing:
         if missing:
@@ -49,13 +49,13 @@ def draw_pictures(root):
     for number in range(12):
         folder = root / f"class {number:02}"
         folder.mkdir(parents=True)
-        colour = tuple(int(value) for value in random.integers(0, 200, 3))
+        color = tuple(int(value) for value in random.integers(0, 200, 3))
         for copy in range(5):
             picture = Image.new("RGB", (30, 30), "white")
             left, top = random.integers(0, 10, 2)
             box = [left, top, left + 18, top + 12 + number % 4 * 2]
             draw = ImageDraw.Draw(picture)
-            (draw.ellipse if number % 2 else draw.rectangle)(box, fill=colour)
+            (draw.ellipse if number % 2 else draw.rectangle)(box, fill=color)
             picture.save(folder / f"{copy}.png")
 
 

@@ -32,8 +32,8 @@ def folder(tmp_path):
         (root / "c" / f"{number}.png").unlink()
     (root / "b" / "Kaputt ü.JPG").write_bytes(b"")
     (root / "b" / "large.png").write_bytes(claiming_size("P", "PNG", 14_000))
-    grey = random.integers(0, 256, (50, 40), np.uint8)
-    save(grey, root / "b" / "grey.jpg")
+    gray = random.integers(0, 256, (50, 40), np.uint8)
+    save(gray, root / "b" / "gray.jpg")
     shutil.copy(root / "d" / "1.png", root / "a" / "also d.png")
     return root
 
@@ -103,15 +103,15 @@ def test_valid_images_give_exit_code_0_and_a_contact_sheet(folder, tmp_path, mon
 def test_the_contact_sheet_shows_the_images(tmp_path, monkeypatch):
     root = tmp_path / "flat"
     root.mkdir()
-    colours = {"red": (250, 0, 0), "green": (0, 250, 0), "blue": (0, 0, 250), "cyan": (0, 250, 250)}
-    for name, colour in colours.items():
+    colors = {"red": (250, 0, 0), "green": (0, 250, 0), "blue": (0, 0, 250), "cyan": (0, 250, 250)}
+    for name, color in colors.items():
         for number in range(2):
-            save(np.full((8, 8, 3), colour, np.uint8), root / name / f"{number}.png")
+            save(np.full((8, 8, 3), color, np.uint8), root / name / f"{number}.png")
     sheet = tmp_path / "sheet.png"
     assert run_check(monkeypatch, f"--dataset=folder:{root}", f"--contact_sheet={sheet}") == 0
     pixels = np.asarray(Image.open(sheet)).astype(int)
-    for colour in colours.values():
-        assert (np.abs(pixels - colour).max(axis=-1) == 0).sum() == 2 * 96 * 96
+    for color in colors.values():
+        assert (np.abs(pixels - color).max(axis=-1) == 0).sum() == 2 * 96 * 96
 
 
 def test_images_in_memory(monkeypatch, capsys):

@@ -125,7 +125,7 @@ def test_training_and_evaluation_agree_and_see_the_right_images(run, nasty, tmp_
     sound = fill(tmp_path / "sound", lambda content: encoded(as_displayed(content), "PNG"))
     expected, _ = embeddings(run, sound, tmp_path)
     assert found.shape == (len(CLASSES) // 2 * len(KINDS), 16)
-    # JPEG decoders differ by one gray level; a wrong image is as far away as any other image.
+    # JPEG decoders differ by one gray level; another image is as far away as any.
     distances = np.linalg.norm(found[:, None] - expected[None], axis=-1)
     np.testing.assert_array_equal(distances.argmin(axis=1), np.arange(len(found)))
     others = distances[~np.eye(len(found), dtype=bool)]
@@ -136,7 +136,7 @@ def test_training_and_evaluation_agree_and_see_the_right_images(run, nasty, tmp_
 def test_check_data_accepts_them(nasty):
     done = run_as_typed("check_data", f"--dataset=folder:{nasty}")
     assert done.stdout.count("unreadable files: 0") == 1
-    # Some releases of Pillow call 16 bit grey "I".
+    # Some releases of Pillow call 16 bit gray "I".
     for part in ("L 3", "CMYK 3", "RGBA 3", "I(;16)? 3", "GIF 3", "JPEG 12", "PNG 15", "height 1 to"):
         assert re.search(rf"\b{part}\b", done.stdout), part
 

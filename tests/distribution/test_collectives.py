@@ -65,7 +65,7 @@ def every(tmp_path_factory):
 
 def assert_same(results, case):
     one = {name: value for name, value in results["none"].items() if name.startswith(case)}
-    # Losses, penalties, embeddings, mined classes, two layers with batch normalisation, anchors, moments.
+    # Losses, penalties, embeddings, mined classes, two layers with batch normalization, anchors, moments.
     assert len(one) > 15
     assert results["none"]["replicas"] == 1
     for way in ("mirrored", "workers", "workers_other"):
@@ -93,7 +93,7 @@ def test_every_loss_on_replicas_is_that_of_one_device(case, every):
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-def test_batch_normalisation_of_each_replica_is_the_same_in_one_process_and_two(every):
+def test_batch_normalization_of_each_replica_is_the_same_in_one_process_and_two(every):
     differs = False
     for name, expected in every["none"].items():
         if name.startswith(EACH_ITS_OWN):

@@ -264,7 +264,7 @@ def test_evaluate_gives_the_mean_loss_of_the_batches(with_mask):
         np.testing.assert_array_equal(weights, unchanged)
 
 
-def test_evaluate_runs_the_embedder_in_inference_mode_and_counts_its_regularisation():
+def test_evaluate_runs_the_embedder_in_inference_mode_and_counts_its_regularization():
     images = tf.keras.Input([FEATURES], dtype="float64")
     x = tf.keras.layers.Dropout(0.9, dtype="float64")(images)
     regularizer = tf.keras.regularizers.L2(0.125)

@@ -137,7 +137,7 @@ def test_compiled_steps_equal_eager_ones(jit_compile):
 
 
 def test_update_compiled_variable_by_variable():
-    """What ``jit_compile`` of the optimiser does where there is a GPU; without one Keras switches it off."""
+    """What ``jit_compile`` of the optimizer does where there is a GPU; without one Keras switches it off."""
     optimizer, trained = with_multipliers((None, 8.0, 0.25))
     optimizer.jit_compile = True
     got = train(optimizer, trained=trained)
