@@ -11,7 +11,7 @@ from profs_tf.cli.flag_types import define_flag
 from profs_tf.config import Config
 
 # Fields without effect under some methods, or with losses that have prototypes.
-_OF_REPRESENTATIVES = ("steps_per_projection", "representative_uses")
+_OF_REPRESENTATIVES = ("steps_per_projection", "representative_uses", "first_projection_pull")
 _OF_REUSE = ("fix_representative_augmentation",)
 _OF_PROJECTIONS = (*_OF_REPRESENTATIVES, "proximal_weight", "proximal_decay")
 _OF_MINING = ("hard_classes_per_seed", "mining_strategy", "mining_lag")

@@ -70,6 +70,11 @@ class MethodOptions:
     proximal_weight: float = option(
         1e-3, "lambda, weight of the proximal penalty: the pull towards the anchor weights.", minimum=0.0
     )
+    first_projection_pull: bool = option(
+        True,
+        "Whether the first projection of a run is pulled towards the weights it starts from, as the others "
+        "are. If not, lambda is 0 in its M steps: for random weights, which are no solution to stay near.",
+    )
     proximal_decay: float = option(
         1.0,
         "Factor on lambda after every epoch; below 1 lambda decays, as section 5.4.2 of the paper suggests.",

@@ -7,8 +7,8 @@ optimizer, which gives the same update as differentiating the penalty, without r
 Equation 4.6 is the same penalty with the loss that the paper derives.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Optional, Union
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Optional, Union
 
 import tensorflow as tf
 
@@ -16,6 +16,48 @@ from profs_tf.distribution.collectives import PER_REPLICA
 
 # A number, or a function from the step to lambda, such as Keras's learning-rate schedules.
 ProximalWeight = Union[float, Callable[[tf.Tensor], tf.Tensor]]
+
+
+@tf.keras.utils.register_keras_serializable("profs_tf")
+class DelayedWeight(tf.keras.optimizers.schedules.LearningRateSchedule):
+    """lambda as a function of the step: 0 before a first step, from there on a number or a schedule.
+
+    With M as the first step, the first projection has no pull towards the weights it starts from, which may
+    be random.
+    """
+
+    def __init__(self, proximal_weight: ProximalWeight, first_step: int) -> None:
+        """Delays a weight.
+
+        Args:
+            proximal_weight: lambda from the first step on, as for `ProximalTerm`; a schedule counts the
+                steps from 0.
+            first_step: The first step with a pull.
+
+        Raises:
+            ValueError: If `proximal_weight` is negative or not finite.
+        """
+        self.proximal_weight = check_proximal_weight(proximal_weight)
+        self.first_step = first_step
+
+    def __call__(self, step: tf.Tensor) -> tf.Tensor:
+        """Returns lambda, float32 scalar."""
+        weight = self.proximal_weight(step) if callable(self.proximal_weight) else self.proximal_weight
+        weight = tf.cast(weight, tf.float32)
+        return tf.where(tf.cast(step, tf.int64) < self.first_step, tf.zeros_like(weight), weight)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor's arguments."""
+        weight = self.proximal_weight
+        if callable(weight):
+            weight = tf.keras.saving.serialize_keras_object(weight)
+        return {"proximal_weight": weight, "first_step": self.first_step}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "DelayedWeight":
+        """Returns an equal schedule."""
+        weight = tf.keras.saving.deserialize_keras_object(config["proximal_weight"])
+        return cls(weight, config["first_step"])
 
 
 class ProximalTerm(tf.Module):

@@ -15,10 +15,12 @@ from profs_tf.inputs.preprocessing import Preprocessing, preprocessing_for
 from profs_tf.models.embedder import build_embedder
 from profs_tf.models.head import split_at_head
 from profs_tf.models.profs_model import ProfsModel
+from profs_tf.models.proximal import DelayedWeight, ProximalWeight
 from profs_tf.runs.fine_tuning import build_optimizer, frozen_batch_norm
 from profs_tf.sampling.batch_sampler import BatchSampler
 from profs_tf.sampling.hncm.sampler import MinedBatchSampler
 from profs_tf.sampling.hncm.selection import ClassMining
+from profs_tf.sampling.schedule import classes_in_batch, derive_steps_per_projection
 
 
 def load_data(config: Config) -> tuple[ImageList, ImageList]:
@@ -214,19 +216,33 @@ def build_model(
     if config.train_layers == "head":
         embedder = split_at_head(embedder).head
     with in_precision(config.precision):
-        return _compiled(config, embedder, loss, steps_per_epoch)
+        proximal_weight = proximal_weight_of(config, num_classes, steps_per_epoch)
+        return _compiled(config, ProfsModel(embedder, proximal_weight), loss, steps_per_epoch)
+
+
+def proximal_weight_of(config: Config, num_classes: int, steps_per_epoch: Optional[int]) -> ProximalWeight:
+    """Returns lambda: a number, or a schedule if it decays or the first projection has no pull."""
+    weight: ProximalWeight = config.effective_proximal_weight
+    if not weight:
+        return weight
+    if config.proximal_decay != 1.0:
+        weight = tf.keras.optimizers.schedules.ExponentialDecay(
+            weight, steps_per_epoch, config.proximal_decay, staircase=True
+        )
+    if config.first_projection_pull:
+        return weight
+    steps_per_projection = sampling_rules(config).steps_per_projection or derive_steps_per_projection(
+        num_classes,
+        classes_in_batch(config.batch_size, config.images_per_class, num_classes),
+        config.representative_uses,
+    )
+    return DelayedWeight(weight, steps_per_projection)
 
 
 def _compiled(
-    config: Config, embedder: tf.keras.Model, loss: losses.MetricLoss, steps_per_epoch: Optional[int]
+    config: Config, model: ProfsModel, loss: losses.MetricLoss, steps_per_epoch: Optional[int]
 ) -> ProfsModel:
-    proximal_weight = config.effective_proximal_weight
-    if proximal_weight and config.proximal_decay != 1.0:
-        proximal_weight = tf.keras.optimizers.schedules.ExponentialDecay(
-            proximal_weight, steps_per_epoch, config.proximal_decay, staircase=True
-        )
-    model = ProfsModel(embedder, proximal_weight)
-    optimizer = build_optimizer(config, embedder, loss, steps_per_epoch)
+    optimizer = build_optimizer(config, model.embedder, loss, steps_per_epoch)
     # With mixed_float16 Keras scales the loss: it wraps this optimizer in a LossScaleOptimizer.
     model.compile(
         optimizer=optimizer,

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import profs_tf as profs
+from profs_tf.models.proximal import DelayedWeight
 
 NUM_CLASSES, IMAGES, FEATURES, DIM = 5, 4, 6, 3
 LABELS = np.repeat(np.arange(NUM_CLASSES), IMAGES)
@@ -66,7 +67,7 @@ def contrastive_gradient(features, labels, queries, kernel, bias):
     return features.T @ gradient, gradient.sum(axis=0)
 
 
-def replay(sampler, num_steps, weights, lagged=False):
+def replay(sampler, num_steps, weights, lagged=False, first_pull=0):
     weights = [np.array(part) for part in weights]
     anchor = [part.copy() for part in weights]
     history = []
@@ -78,7 +79,8 @@ def replay(sampler, num_steps, weights, lagged=False):
             IMAGE_FEATURES[batch.indices], batch.labels, batch.is_representative, *weights
         )
         before = [part.copy() for part in weights]
-        weights = [w - RATE * (g + WEIGHT * (w - a)) for w, g, a in zip(weights, gradients, anchor)]
+        pull = WEIGHT if step >= first_pull else 0.0
+        weights = [w - RATE * (g + pull * (w - a)) for w, g, a in zip(weights, gradients, anchor)]
         if lagged:
             anchor = before
         history.append(weights)
@@ -131,6 +133,15 @@ def test_one_step_projections_lag_one_step():
     model, got = trained(sampler, 12)
     assert_same_history(expected, got)
     assert int(model.proximal.projection_index) == 11
+
+
+def test_the_first_projection_may_have_no_pull():
+    sampler = profs.BatchSampler(LABELS, 6, 2, seed=3)
+    expected = replay(sampler, 25, linear_embedder().get_weights(), first_pull=10)
+    model, got = trained(sampler, 25, proximal_weight=DelayedWeight(WEIGHT, 10))
+    assert_same_history(expected, got)
+    again = profs.ProfsModel.from_config(model.get_config())
+    assert again.get_config()["proximal_weight"] == model.get_config()["proximal_weight"]
 
 
 def test_the_pull_alone_on_ordinary_batches():

@@ -9,7 +9,14 @@ from profs_tf import datasets
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.preprocessing import Preprocessing
-from profs_tf.runs.factory import build_loss, build_preprocessing, build_sampler, load_data, sampling_rules
+from profs_tf.runs.factory import (
+    build_loss,
+    build_preprocessing,
+    build_sampler,
+    load_data,
+    proximal_weight_of,
+    sampling_rules,
+)
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +112,19 @@ def test_one_image_of_a_class_is_refused_unless_the_loss_has_prototypes():
 def test_pairs_of_two_representatives_are_left_out_of_losses_that_have_them(loss):
     built = build_loss(Config(loss=loss, representative_pairs=False), num_classes=3)
     assert built.representative_pairs == (loss != "margin")
+
+
+@pytest.mark.parametrize("options", [{}, {"steps_per_projection": 7}, {"method": "proximal"}])
+def test_the_first_projection_s_pull_is_left_out_for_its_m_steps(options):
+    config = Config(**options, first_projection_pull=False, proximal_decay=0.5, batch_size=8)
+    images = datasets.load("emoji")[0]
+    steps = build_sampler(config, images).steps_per_projection
+    weight = proximal_weight_of(config, images.num_classes, steps_per_epoch=steps)
+    values = [float(weight(step)) for step in (0, steps - 1, steps, 2 * steps)]
+    assert values == [0.0, 0.0, pytest.approx(0.5e-3), pytest.approx(0.25e-3)]
+    # By default lambda is a number, and the baseline has none to delay.
+    assert proximal_weight_of(Config(), 3, None) == 1e-3
+    assert proximal_weight_of(Config(method="baseline", first_projection_pull=False), 3, None) == 0.0
 
 
 def test_unknown_loss_is_refused_with_the_valid_names():
