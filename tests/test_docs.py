@@ -17,6 +17,11 @@ QUICK = "steps_per_epoch=2, verbose=0"
 SHORTER = {
     "evaluation": (),
     "how_profs_works": (EMOJI,),
+    "keras3": (
+        EMOJI,
+        ("batch_size=64, images_per_class=4", "batch_size=16, images_per_class=4"),
+        ("epochs=2, steps_per_epoch=30", QUICK),
+    ),
     "own_backbone": (EMOJI, ("batch_size=32", "batch_size=8"), ("epochs=10, steps_per_epoch=100", QUICK)),
     "own_loss": (EMOJI, ("batch_size=64", "batch_size=16"), ("epochs=10, steps_per_epoch=60", QUICK)),
     "own_pictures": (),
@@ -90,6 +95,15 @@ def test_how_profs_works(run_guide):
     names = run_guide("how_profs_works")
     assert names["k"] == 2
     assert len(names["queries"]) == names["sampler"].classes_per_batch
+
+
+def test_keras3(run_guide):
+    keras = pytest.importorskip("keras", minversion="3", reason="this TensorFlow has no Keras 3")
+    names = run_guide("keras3")
+    assert isinstance(names["student"], keras.Model)
+    assert np.isfinite(names["history"].history["loss"]).all()
+    images = tf.zeros([1, 48, 48, 3])
+    assert names["embedder"](images).shape == names["layer"](images)["normalize"].shape == (1, 64)
 
 
 def test_own_pictures(run_guide):
