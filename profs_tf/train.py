@@ -35,7 +35,7 @@ from profs_tf.runs.factory import (
     load_data,
     sampling_rules,
 )
-from profs_tf.runs.features import compute_features
+from profs_tf.runs.features import compute_features, with_head_init
 from profs_tf.runs.finalize import export_best
 from profs_tf.runs.fine_tuning import with_frozen_batch_norm
 from profs_tf.runs.loop import PROGRESS, fit_from_step, progress_for_output
@@ -147,6 +147,7 @@ def build_run(
         model = build_model(config, sampler.num_classes, steps_per_epoch, embedder)
     folder.check_space(embedder.count_params())
     if not resume:
+        config = with_head_init(config, embedder)
         folder.create(config)
     if initial_run is not None:
         folder.write_origin(initial_run.read_origin())

@@ -42,11 +42,7 @@ def whitening(
         ValueError: If D > C, or the features are not finite or all equal.
     """
     num_features = features.shape[1]
-    if embedding_dim > num_features:
-        raise ValueError(
-            f"`embedding_dim` must be at most the backbone's {num_features} features for `head_init` pca, "
-            f"got {embedding_dim}. Pass --embedding_dim={num_features} or --head_init=random."
-        )
+    check_embedding_dim(embedding_dim, num_features)
     mean, covariance = _moments(features)
     total = np.trace(covariance)
     if not 0.0 < total < np.inf:
@@ -62,6 +58,15 @@ def whitening(
     directions = directions * np.sign(directions[largest, np.arange(embedding_dim)])
     kernel = directions / np.sqrt(variances + shrinkage * total / num_features)
     return kernel, -mean @ kernel
+
+
+def check_embedding_dim(embedding_dim: int, num_features: int) -> None:
+    """Raises ValueError if there are fewer features than dimensions of the embedding."""
+    if embedding_dim > num_features:
+        raise ValueError(
+            f"`embedding_dim` must be at most the backbone's {num_features} features for `head_init` pca, "
+            f"got {embedding_dim}. Pass --embedding_dim={num_features} or --head_init=random."
+        )
 
 
 def _moments(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

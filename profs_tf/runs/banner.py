@@ -2,7 +2,6 @@
 
 import tensorflow as tf
 
-from profs_tf.runs.features import head_init_of
 from profs_tf.runs.fine_tuning import frozen_batch_norm
 from profs_tf.runs.training_run import TrainingRun
 
@@ -37,9 +36,9 @@ def _head(run: TrainingRun) -> str:
         "all": "the whole network trains",
         "head": "trains alone, on features that are computed once",
     }.get(config.train_layers, f"trains with the {config.train_layers} layers of the backbone")
-    if config.initial_run is not None:
+    if config.head_init is None:
         return f"{config.head}, {trained}"
-    return f"{config.head}, started as {start[head_init_of(config, run.embedder)]}; {trained}"
+    return f"{config.head}, started as {start[config.head_init]}; {trained}"
 
 
 def _tested(run: TrainingRun) -> str:

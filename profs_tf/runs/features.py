@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 import tensorflow as tf
@@ -12,32 +13,40 @@ from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.models.features import pooled_features
 from profs_tf.models.head import HEAD_LAYER, split_at_head
-from profs_tf.models.head_init import start_by_whitening
+from profs_tf.models.head_init import check_embedding_dim, start_by_whitening
 from profs_tf.runs.training_run import RunFeatures, TrainingRun
 
 
-def head_init_of(config: Config, embedder: tf.keras.Model) -> str:
-    """Returns how the head starts, "random" or "pca", where the configuration may leave it open.
+def with_head_init(config: Config, embedder: tf.keras.Model) -> Config:
+    """Returns the configuration of a new run with the `head_init` that it leaves open, for config.json.
 
-    By default it is "pca" for linear heads of pretrained backbones with enough features.
+    The default is "pca" for linear heads of pretrained backbones with enough features.
+
+    Raises:
+        ValueError: If "pca" is asked for and there are fewer features than dimensions of the embedding.
     """
-    if config.head_init is not None:
-        return config.head_init
-    if config.head != "linear" or config.initial_run is not None:
-        return "random"
+    if config.initial_run is not None:
+        return config
+    if config.head != "linear":
+        return dataclasses.replace(config, head_init="random")
     num_features = embedder.get_layer(HEAD_LAYER).kernel.shape[0]
+    if config.head_init == "pca":
+        check_embedding_dim(config.embedding_dim, num_features)
+    if config.head_init is not None:
+        return config
     is_pretrained = backbones.get(config.backbone).is_pretrained(config.pretrained_weights)
-    return "pca" if is_pretrained and config.embedding_dim <= num_features else "random"
+    whitens = is_pretrained and config.embedding_dim <= num_features
+    return dataclasses.replace(config, head_init="pca" if whitens else "random")
 
 
 def start_head(run: TrainingRun) -> None:
     """Sets the head of a new run to the whitening of the training images' features, if it is to start so.
 
     Raises:
-        ValueError: If there are fewer features than dimensions, or they are not finite.
+        ValueError: If features are not finite, or all equal.
     """
     config = run.config
-    if head_init_of(config, run.embedder) != "pca":
+    if config.head_init != "pca":
         return
     if run.features is not None:
         found = run.features.train

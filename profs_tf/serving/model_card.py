@@ -15,6 +15,11 @@ from profs_tf.version import __version__
 # Figures of a log or of metrics.json that are fractions, besides `recall@K`.
 _FRACTIONS = ("mrr", "nmi", "f1", "ami")
 
+_HEAD_STARTS = {
+    None: ", started as in that run",
+    "random": ", started at random",
+    "pca": ", started as PCA whitening of the training images' features",
+}
 _METHODS = {
     "profs": "PROFS, alternating projections onto feasible sets (Can, Gürbüz, Alatan)",
     "profs_hncm": "PROFS with hard negative class mining (Can, Gürbüz, Alatan)",
@@ -97,6 +102,8 @@ def _training(config: Config, trained: Trained, tested: str) -> str:
         "seed": config.seed,
         "backbone": f"{config.backbone}, {trained.num_weights:,} weights with the head",
         "initial weights": trained.origin,
+        "head": f"{config.head}{_HEAD_STARTS[config.head_init]}",
+        "trained layers": config.train_layers,
     }
     return "## Training\n\n" + _table(("", ""), list(rows.items()))
 

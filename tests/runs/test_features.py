@@ -8,7 +8,7 @@ import profs_tf as profs
 from profs_tf.config import Config
 from profs_tf.inputs.features import FeatureList, feature_pipeline
 from profs_tf.runs.factory import build_embedder_for, build_model, build_sampler
-from profs_tf.runs.features import head_init_of
+from profs_tf.runs.features import with_head_init
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +25,8 @@ def backbone_file(tmp_path_factory):
         ({"backbone": "own"}, "pca"),
         ({"backbone": "own", "head_init": "random"}, "random"),
         ({"backbone": "own", "embedding_dim": 9}, "random"),
-        ({"backbone": "own", "embedding_dim": 9, "head_init": "pca"}, "pca"),
         ({"backbone": "own", "head": "mlp"}, "random"),
-        ({"backbone": "own", "initial_run": "run"}, "random"),
+        ({"backbone": "own", "initial_run": "run"}, None),
         ({}, "random"),
         ({"pretrained": "none"}, "random"),
         ({"head_init": "pca"}, "pca"),
@@ -37,7 +36,13 @@ def test_linear_heads_of_pretrained_backbones_start_as_whitening(values, start, 
     config = Config(**{"backbone": "conv4", "embedding_dim": 8, **values})
     if config.backbone == "own":
         config = Config(**{"embedding_dim": 8, **values, "backbone": backbone_file})
-    assert head_init_of(config, build_embedder_for(config)) == start
+    assert with_head_init(config, build_embedder_for(config)).head_init == start
+
+
+def test_whitening_to_more_dimensions_than_features_is_refused_before_a_pass_over_the_images():
+    config = Config(backbone="conv4", embedding_dim=65, head_init="pca")
+    with pytest.raises(ValueError, match="`embedding_dim` must be at most the backbone's 64 features"):
+        with_head_init(config, build_embedder_for(config))
 
 
 @pytest.mark.parametrize("loss", profs.losses.names())
