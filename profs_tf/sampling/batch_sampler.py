@@ -10,13 +10,13 @@ import numpy as np
 
 from profs_tf.sampling import random_streams
 from profs_tf.sampling.class_index import ClassTable
-from profs_tf.sampling.representatives import REPRESENTATIVE_DRAWS, draw_representatives
-from profs_tf.sampling.schedule import (
+from profs_tf.sampling.projection_schedule import (
     Schedule,
     check_whole,
     classes_in_batch,
     derive_steps_per_projection,
 )
+from profs_tf.sampling.representatives import REPRESENTATIVE_DRAWS, draw_representatives
 from profs_tf.utils.array_types import Labels
 
 QUERIES = ("representatives", "all")

@@ -16,7 +16,7 @@ from profs_tf.sampling.batch_sampler import BatchIndices, BatchSampler
 from profs_tf.sampling.hncm.feed import EmbeddingFeed, StepEmbeddings
 from profs_tf.sampling.hncm.memory import ClassMemory
 from profs_tf.sampling.hncm.selection import ClassMining
-from profs_tf.sampling.schedule import check_whole
+from profs_tf.sampling.projection_schedule import check_whole
 from profs_tf.utils.array_types import Labels
 
 

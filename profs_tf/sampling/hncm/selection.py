@@ -11,7 +11,7 @@ from typing import Optional
 import numpy as np
 
 from profs_tf.sampling.hncm.memory import ClassMemory
-from profs_tf.sampling.schedule import check_whole
+from profs_tf.sampling.projection_schedule import check_whole
 
 STRATEGIES = ("nearest", "greedy")
 

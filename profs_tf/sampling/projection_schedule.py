@@ -1,4 +1,4 @@
-"""When projections begin: the schedule of sampler and callback (paper, section 5.4.1)."""
+"""When projections begin, and how many steps M they have (paper, section 5.4.1)."""
 
 import numbers
 from dataclasses import dataclass

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profs_tf.sampling.schedule import Schedule, classes_in_batch, derive_steps_per_projection
+from profs_tf.sampling.projection_schedule import Schedule, classes_in_batch, derive_steps_per_projection
 
 
 @pytest.mark.parametrize(("num_classes", "steps"), [(100, 10), (98, 10), (11318, 1062)])
