@@ -25,7 +25,8 @@ import profs_tf as profs
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.sampling.batch_sampler import BatchSampler
 from profs_tf.sampling.hncm.feed import StepEmbeddings
-from profs_tf.sampling.hncm.sampler import MinedBatchSampler, MiningHistory
+from profs_tf.sampling.hncm.lagged_memory import LaggedMemory
+from profs_tf.sampling.hncm.sampler import MinedBatchSampler
 from profs_tf.sampling.hncm.selection import ClassMining
 
 # Data set -> training classes, largest share of a step that mining may add.
@@ -66,7 +67,7 @@ class Mining:
         self._embeddings = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
         self._plain = BatchSampler(labels_of(num_classes), 2 * self._count, 2)
         self._mined = MinedBatchSampler(labels_of(num_classes), 2 * self._count, 2, mining=ClassMining(3))
-        self._history = MiningHistory(num_classes, arguments.embedding_dim, self._mined.lag)
+        self._history = LaggedMemory(num_classes, arguments.embedding_dim, self._mined.lag)
         self._history.memory.update(np.arange(num_classes), self._embeddings)
         self._mined.begin(0, self._history)
         self._batches = iter(self._mined)

@@ -13,7 +13,8 @@ from profs_tf.losses import MetricLoss
 from profs_tf.models.profs_model import ProfsModel
 from profs_tf.models.step_outputs import RepresentativeTap
 from profs_tf.sampling.hncm.feed import StepEmbeddings
-from profs_tf.sampling.hncm.sampler import MinedBatchSampler, MiningHistory
+from profs_tf.sampling.hncm.lagged_memory import LaggedMemory
+from profs_tf.sampling.hncm.sampler import MinedBatchSampler
 
 
 class MiningLink:
@@ -28,7 +29,7 @@ class MiningLink:
     def __init__(self, sampler: MinedBatchSampler) -> None:
         """Takes the sampler; `begin` prepares it."""
         self._sampler = sampler
-        self._history: Optional[MiningHistory] = None
+        self._history: Optional[LaggedMemory] = None
         self._loss: Optional[MetricLoss] = None
         # Used with a loss that holds no prototypes.
         self._tap: RepresentativeTap
@@ -112,11 +113,11 @@ class MiningLink:
         self._sampler.feed.put(message)
         self._sampler.feed.is_stepping = False
 
-    def _history_before(self, first_step: int, vectors: Optional[tf.Tensor], dim: int) -> MiningHistory:
+    def _history_before(self, first_step: int, vectors: Optional[tf.Tensor], dim: int) -> LaggedMemory:
         """Returns the history of all steps before `first_step`."""
         fresh = self._history is None or self._restored is not None
         if self._history is None or self._restored is not None:
-            self._history = MiningHistory(self._sampler.num_classes, dim, self._sampler.lag)
+            self._history = LaggedMemory(self._sampler.num_classes, dim, self._sampler.lag)
             if vectors is not None:
                 self._history.memory.replace(vectors)
         if self._restored is not None:

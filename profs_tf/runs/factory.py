@@ -20,7 +20,7 @@ from profs_tf.runs.fine_tuning import build_optimizer, frozen_batch_norm
 from profs_tf.sampling.batch_sampler import BatchSampler
 from profs_tf.sampling.hncm.sampler import MinedBatchSampler
 from profs_tf.sampling.hncm.selection import ClassMining
-from profs_tf.sampling.schedule import classes_in_batch, derive_steps_per_projection
+from profs_tf.sampling.projection_schedule import classes_in_batch, derive_steps_per_projection
 
 
 def load_data(config: Config) -> tuple[ImageList, ImageList]:

@@ -1,88 +1,21 @@
-"""Batches of mined classes: batch t uses the embeddings of all steps up to t - lag, no more and no fewer.
+"""Batches of mined classes, each a pure function of the seed, the step t, and the embeddings up to t - lag.
 
 For a loss with prototypes, such as proxies, it uses the prototypes as they were after step t - lag.
 
 Shapes: L classes, C classes in a batch, D embedding dimension.
 """
 
-import collections
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Optional
 
-import numpy as np
-
 from profs_tf.sampling.batch_sampler import BatchIndices, BatchSampler
-from profs_tf.sampling.hncm.feed import EmbeddingFeed, StepEmbeddings
+from profs_tf.sampling.hncm.feed import EmbeddingFeed
+from profs_tf.sampling.hncm.lagged_memory import LaggedMemory, store
 from profs_tf.sampling.hncm.memory import ClassMemory
 from profs_tf.sampling.hncm.selection import ClassMining
 from profs_tf.sampling.projection_schedule import check_whole
 from profs_tf.utils.array_types import Labels
-
-
-class MiningHistory:
-    """The state of mining after a step: the memory that the next batch is mined from, and later messages.
-
-    The trainer keeps one for its checkpoints, because the sampler's memory runs ahead of training by a few
-    batches.
-
-    Attributes:
-        memory: a `ClassMemory` of the messages that the next batch may use.
-        pending: The messages after these, at most ``lag - 1``.
-    """
-
-    def __init__(self, num_classes: int, embedding_dim: int, lag: int) -> None:
-        """Creates the state before the first step, with an empty memory."""
-        self.memory = ClassMemory(num_classes, embedding_dim)
-        self.pending: collections.deque[StepEmbeddings] = collections.deque()
-        self._lag = lag
-
-    def add(self, message: StepEmbeddings) -> None:
-        """Adds the message of the step that was just taken; O(C D), with prototypes O(L).
-
-        Raises:
-            ValueError: If embeddings that the memory takes in are not finite.
-        """
-        self.pending.append(message)
-        # The next batch, of message.step + 1, is mined from the messages up to message.step + 1 - lag.
-        while self.pending and self.pending[0].step <= message.step + 1 - self._lag:
-            _store(self.memory, self.pending.popleft())
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Returns the state as arrays by name, for a checkpoint.
-
-        Of 4 L D bytes and a little more; with prototypes up to ``lag`` times that.
-        """
-        arrays = {"embeddings": self.memory.embeddings, "seen": self.memory.seen}
-        for position, message in enumerate(self.pending):
-            arrays[f"step_{position}"] = np.asarray(message.step, np.int64)
-            if message.classes is not None:
-                arrays[f"classes_{position}"] = np.asarray(message.classes)
-            arrays[f"embeddings_{position}"] = np.asarray(message.embeddings)
-        return arrays
-
-    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Restores what `arrays` returned.
-
-        Raises:
-            ValueError: If the number of classes or the dimension differs, or embeddings are not finite.
-        """
-        shape = self.memory.embeddings.shape
-        if arrays["embeddings"].shape != shape:
-            raise ValueError(f"The memory must have shape {shape}, got {arrays['embeddings'].shape}.")
-        self.memory = ClassMemory(*shape)
-        seen = np.flatnonzero(arrays["seen"])
-        self.memory.update(seen, arrays["embeddings"][seen])
-        self.pending = collections.deque()
-        while f"step_{len(self.pending)}" in arrays:
-            position = len(self.pending)
-            self.pending.append(
-                StepEmbeddings(
-                    int(arrays[f"step_{position}"]),
-                    arrays.get(f"classes_{position}"),
-                    arrays[f"embeddings_{position}"],
-                )
-            )
 
 
 class MinedBatchSampler(BatchSampler):
@@ -156,7 +89,7 @@ class MinedBatchSampler(BatchSampler):
         self.feed = EmbeddingFeed(0)
         self._memory: Optional[ClassMemory] = None
 
-    def begin(self, first_step: int, history: MiningHistory, stall_seconds: float = 600.0) -> None:
+    def begin(self, first_step: int, history: LaggedMemory, stall_seconds: float = 600.0) -> None:
         """Starts at a step, with the embeddings of the steps before it.
 
         Args:
@@ -192,7 +125,7 @@ class MinedBatchSampler(BatchSampler):
                 message = feed.take()
                 if message is None:
                     return
-                _store(memory, message)
+                store(memory, message)
             yield self._make_batch(
                 step, lambda random: self.mining.choose(random, memory, self.classes_per_batch)
             )
@@ -204,10 +137,3 @@ class MinedBatchSampler(BatchSampler):
             TypeError: Always.
         """
         raise TypeError(f"Batch {step} depends on the embeddings of earlier steps. Iterate over the sampler.")
-
-
-def _store(memory: ClassMemory, message: StepEmbeddings) -> None:
-    if message.classes is None:
-        memory.replace(message.embeddings)
-    else:
-        memory.update(np.asarray(message.classes), np.asarray(message.embeddings))

@@ -7,8 +7,9 @@ import pytest
 
 from profs_tf.sampling.batch_sampler import BatchSampler
 from profs_tf.sampling.hncm.feed import StalledTrainingError, StepEmbeddings
+from profs_tf.sampling.hncm.lagged_memory import LaggedMemory
 from profs_tf.sampling.hncm.memory import ClassMemory
-from profs_tf.sampling.hncm.sampler import MinedBatchSampler, MiningHistory
+from profs_tf.sampling.hncm.sampler import MinedBatchSampler
 from profs_tf.sampling.hncm.selection import ClassMining
 
 LABELS = np.repeat(np.arange(20), 3)
@@ -31,7 +32,7 @@ def message_of(batch):
 
 def run(num_steps, sampler=None, history=None, first_step=0):
     sampler = sampler or make_sampler()
-    history = history or MiningHistory(20, DIM, LAG)
+    history = history or LaggedMemory(20, DIM, LAG)
     sampler.begin(first_step, history)
     batches = []
     for batch in itertools.islice(sampler, num_steps):
@@ -65,7 +66,7 @@ def test_each_batch_is_mined_from_all_steps_up_to_the_lag():
 
 def test_running_ahead_changes_nothing():
     expected, _ = run(40)
-    sampler, history = make_sampler(), MiningHistory(20, DIM, LAG)
+    sampler, history = make_sampler(), LaggedMemory(20, DIM, LAG)
     sampler.begin(0, history)
     ready, got = [], []
 
@@ -90,20 +91,15 @@ def test_running_ahead_changes_nothing():
 def test_resumed_equals_never_stopped(stop):
     expected, _ = run(25)
     first, history = run(stop)
-    restored = MiningHistory(20, DIM, LAG)
+    restored = LaggedMemory(20, DIM, LAG)
     restored.restore({name: np.array(value) for name, value in history.arrays().items()})
     second, _ = run(25 - stop, history=restored, first_step=stop)
     assert_same(expected, first + second)
 
 
-def test_history_of_another_shape_is_refused():
-    with pytest.raises(ValueError, match=r"must have shape \(20, 5\), got \(20, 4\)"):
-        MiningHistory(20, 5, LAG).restore(MiningHistory(20, 4, LAG).arrays())
-
-
 def test_closing_ends_a_waiting_sampler():
     sampler = make_sampler()
-    sampler.begin(0, MiningHistory(20, DIM, LAG))
+    sampler.begin(0, LaggedMemory(20, DIM, LAG))
     batches = []
     thread = threading.Thread(target=lambda: batches.extend(sampler))
     thread.start()
@@ -116,7 +112,7 @@ def test_closing_ends_a_waiting_sampler():
 
 def test_a_stalled_trainer_ends_in_an_error():
     sampler = make_sampler()
-    sampler.begin(0, MiningHistory(20, DIM, LAG), stall_seconds=0.2)
+    sampler.begin(0, LaggedMemory(20, DIM, LAG), stall_seconds=0.2)
     with pytest.raises(
         StalledTrainingError, match=r"No embeddings of step 0 arrived within 0 s.*ProfsCallback"
     ):
@@ -143,7 +139,7 @@ def test_lag_must_be_positive(lag, message):
 
 
 def test_embeddings_that_are_not_finite_are_refused_on_both_sides():
-    sampler, history = make_sampler(), MiningHistory(20, DIM, LAG)
+    sampler, history = make_sampler(), LaggedMemory(20, DIM, LAG)
     sampler.begin(0, history)
     batches = iter(sampler)
     batch = next(batches)
