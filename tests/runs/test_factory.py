@@ -89,6 +89,21 @@ def test_method_and_loss_decide_projections_and_queries(method, loss, steps_per_
     assert (sampler.steps_per_projection, sampler.queries) == (steps_per_projection, queries)
 
 
+def test_five_images_of_a_class_in_a_batch_of_125():
+    """As the margin and the multi-similarity papers have it: C = 25, so M = ceil(6 L / 25)."""
+    images = datasets.load("emoji")[0]
+    sampler = build_sampler(Config(images_per_class=5, batch_size=125), images)
+    batch = sampler.batch(0)
+    assert (sampler.classes_per_batch, len(batch.indices)) == (25, 125)
+    assert sampler.steps_per_projection == -(-6 * images.num_classes // 25)
+    assert batch.is_representative.sum() == 25
+    np.testing.assert_array_equal(np.unique(batch.labels, return_counts=True)[1], [5] * 25)
+    # In a class of at least five images they are five different ones.
+    for label in np.unique(batch.labels):
+        own = batch.indices[batch.labels == label]
+        assert len(set(own)) == min(5, int(sampler.table.sizes[label]))
+
+
 @pytest.mark.parametrize("loss", ["margin", "n_pair"])
 def test_proximal_trains_on_the_batches_of_the_baseline(loss):
     """The pull alone: the same images and queries in every step, also within a projection."""
