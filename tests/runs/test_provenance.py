@@ -115,7 +115,7 @@ def test_a_missing_file_is_named_with_where_it_was_looked_for_and_where_it_is_pu
         with_weights_file(config)
     for part in (
         f"there is no {tmp_path}/bn_inception-52deb4733.pth and no {tmp_path}/bn_inception.h5.",
-        "a PyTorch state dict, published at http://data.lip6.fr/",
+        "a PyTorch state dict or .safetensors file, published at http://data.lip6.fr/",
         "(its SHA-256 starts with 52deb4733)",
         "--pretrained=none",
     ):

@@ -14,11 +14,14 @@ import tensorflow as tf
 from profs_tf.backbones.weights.assign import assign_arrays, outputs_first_spec, variables_by_name
 from profs_tf.backbones.weights.pytorch import legacy_format, zip_format
 from profs_tf.backbones.weights.pytorch.unpickler import InvalidStateDictError
+from profs_tf.backbones.weights.safetensors import is_safetensors, read_safetensors
 
 _READERS = {
     zip_format.MAGIC: zip_format.read_zip,
     legacy_format.MAGIC: legacy_format.read_legacy,
 }
+# Bytes of a file that tell its format.
+_START = 16
 _WORDS = {
     "kernel": "weight",
     "depthwise_kernel": "weight",
@@ -74,7 +77,7 @@ def read_tensors(path: str) -> dict[str, np.ndarray]:
 
     Args:
         path: A file that ``torch.save(model.state_dict(), path)`` wrote, in the zip format of PyTorch 1.6 and
-            later or in the format before.
+            later or in the format before; or a .safetensors file.
 
     Returns:
         One array for each tensor, with the tensor's shape. Takes as much memory as the file has bytes.
@@ -85,14 +88,23 @@ def read_tensors(path: str) -> dict[str, np.ndarray]:
     """
     try:
         with open(path, "rb") as file:
-            start = file.read(max(map(len, _READERS)))
+            start = file.read(_START)
     except OSError as error:
         raise ValueError(
             f"`pretrained` must be the path of a PyTorch file, got {str(path)!r}: {error}"
         ) from error
+    if is_safetensors(start):
+        try:
+            return read_safetensors(path)
+        except (ValueError, OSError) as error:
+            raise ValueError(
+                f"`pretrained` must be a complete .safetensors file, got {str(path)!r}: {error}."
+            ) from error
     reader = next((read for magic, read in _READERS.items() if start.startswith(magic)), None)
     if reader is None:
-        raise ValueError(f"`pretrained` must be a file written by torch.save, got {str(path)!r}.")
+        raise ValueError(
+            f"`pretrained` must be a file written by torch.save, or a .safetensors file, got {str(path)!r}."
+        )
     try:
         content = reader(path)
     except InvalidStateDictError as error:
