@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 import numpy as np
 from absl import flags
@@ -12,9 +12,10 @@ from absl import flags
 from profs_tf.cli import data_flags
 from profs_tf.cli.command import run
 from profs_tf.cli.flag_types import check_values, define_flag
+from profs_tf.datasets.image_list import ImageList
 from profs_tf.metrics.arguments import check_ks
 from profs_tf.metrics.retrieval import RetrievalResult
-from profs_tf.metrics.scores import evaluate_in_full, format_report
+from profs_tf.metrics.scores import evaluate_in_full, format_report, query_and_gallery
 from profs_tf.serving.saved_model import embed_with_saved
 from profs_tf.utils.files import write_atomically
 from profs_tf.utils.option_fields import whole_numbers
@@ -41,9 +42,22 @@ def define_flags(values: flags.FlagValues) -> None:
     data_flags.define_with_split(values)
     for name, kind, default, text, choices in (
         ("batch_size", int, 128, "Images embedded at once.", ()),
-        ("save_embeddings", str, None, "File to write the embeddings to; .npy is added if missing.", ()),
+        (
+            "save_embeddings",
+            str,
+            None,
+            "File to write the embeddings to; .npy is added if missing. Names and labels are written beside "
+            "it as .csv.",
+            (),
+        ),
         ("embeddings", str, None, "File with embeddings, instead of --embedder.", ()),
-        ("labels", str, None, "File with the labels of --embeddings.", ()),
+        (
+            "labels",
+            str,
+            None,
+            "File with the labels of --embeddings: .npy, .csv or text lines.",
+            (),
+        ),
         ("gallery_embeddings", str, None, "File with the gallery's embeddings. Default: --embeddings.", ()),
         ("gallery_labels", str, None, "File with the labels of --gallery_embeddings.", ()),
         ("ks", tuple, (1, 2, 4, 8), "K values of Recall@K.", ()),
@@ -72,13 +86,10 @@ def main(values: flags.FlagValues) -> None:
         least={"batch_size": 1, "seed": 0},
         files=("save_embeddings", "output_json", "class_csv"),
     )
-    embeddings, labels, name = _embed(values, ks) if values.embedder else _read(values)
+    split, name = _embed(values, ks) if values.embedder else _read(values)
     report, found = evaluate_in_full(
-        embeddings,
-        labels,
+        **split,
         ks=ks,
-        gallery_embeddings=_array(values, "gallery_embeddings"),
-        gallery_labels=_labels(values, "gallery_labels"),
         distance=values.distance,
         map_at_r=values.map_at_r,
         intervals=values.intervals,
@@ -86,8 +97,10 @@ def main(values: flags.FlagValues) -> None:
         seed=values.seed,
         progress=True,
     )
+    labels, gallery = split["labels"], split.get("gallery_labels")
+    images = "images" if gallery is None else f"queries in a gallery of {len(gallery):,}"
     print(
-        f"{len(labels):,} images of {len(np.unique(labels)):,} classes, {report['left_out']:,} left out; "
+        f"{len(labels):,} {images} of {len(np.unique(labels)):,} classes, {report['left_out']:,} left out; "
         "in percent:"
     )
     print(format_report({name: report}))
@@ -97,27 +110,55 @@ def main(values: flags.FlagValues) -> None:
         write_atomically(Path(values.class_csv), _class_table(found, ks))
 
 
-def _embed(values: flags.FlagValues, ks: tuple) -> tuple:
-    """Returns the embeddings of the chosen split, class names as labels, and a title."""
+def _embed(values: flags.FlagValues, ks: tuple) -> tuple[dict[str, Any], str]:
+    """Returns the embeddings of the chosen split with class names as labels, for `evaluate`, and a title."""
     for name in ("embeddings", "labels", "gallery_embeddings", "gallery_labels"):
         if values[name].value:
             raise ValueError(f"`{name}` must be left out with `embedder`, got {values[name].value}.")
     split, config = data_flags.load_chosen_split(values, values.embedder)
-    check_ks(ks, len(split) - 1)
+    check_ks(ks, split.num_candidates)
     embeddings = embed_with_saved(values.embedder, split, values.batch_size, progress=True)
+    labels = np.asarray(split.class_names)[split.labels]
     if values.save_embeddings:
-        np.save(values.save_embeddings, embeddings)
-    return embeddings, np.asarray(split.class_names)[split.labels], f"{config.dataset} {values.split}"
+        _save(Path(values.save_embeddings), embeddings, split)
+    return query_and_gallery(embeddings, labels, split.is_query), f"{config.dataset} {values.split}"
 
 
-def _read(values: flags.FlagValues) -> tuple:
-    """Returns embeddings and labels from files, and a title."""
+def _save(path: Path, embeddings: np.ndarray, split: ImageList) -> None:
+    """Writes embeddings as .npy, and beside it the names and labels of the images as .csv."""
+    path = path if path.suffix == ".npy" else path.with_name(f"{path.name}.npy")
+    np.save(path, embeddings)
+    names = range(len(split)) if split.is_in_memory else split.images
+    parts = ["" if split.is_query is None else ("gallery", "query")[int(one)] for one in _queries(split)]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["name", "label", "split"])
+    writer.writerows(zip(names, np.asarray(split.class_names)[split.labels], parts))
+    write_atomically(path.with_suffix(".csv"), text.getvalue())
+
+
+def _queries(split: ImageList) -> np.ndarray:
+    return np.ones(len(split), bool) if split.is_query is None else split.is_query
+
+
+def _read(values: flags.FlagValues) -> tuple[dict[str, Any], str]:
+    """Returns embeddings and labels from files, for `evaluate`, and a title."""
     if not values.embeddings or not values.labels:
         raise ValueError(
             "`embedder` must name the folder of a SavedModel, or `embeddings` and `labels` files. "
             "Pass --embedder=FOLDER, or --embeddings=FILE.npy --labels=FILE."
         )
-    return _array(values, "embeddings"), _labels(values, "labels"), Path(values.embeddings).name
+    if values.labels.endswith(".csv") and not values.gallery_embeddings:
+        parts = _column(values.labels, "split")
+        is_query = np.asarray([part == "query" for part in parts])
+        if is_query.any():
+            embeddings, labels = _array(values, "embeddings"), _labels(values, "labels")
+            assert embeddings is not None
+            assert labels is not None
+            return query_and_gallery(embeddings, labels, is_query), Path(values.embeddings).name
+    files = {name: _array(values, name) for name in ("embeddings", "gallery_embeddings")}
+    files.update({name: _labels(values, name) for name in ("labels", "gallery_labels")})
+    return files, Path(values.embeddings).name
 
 
 def _array(values: flags.FlagValues, flag: str) -> Optional[np.ndarray]:
@@ -137,11 +178,21 @@ def _labels(values: flags.FlagValues, flag: str) -> Optional[np.ndarray]:
     if path is None or path.endswith(".npy"):
         return _array(values, flag)
     try:
+        if path.endswith(".csv"):
+            return np.asarray(_column(path, "label"))
         return np.asarray(Path(path).read_text("utf-8-sig").splitlines())
     except OSError as error:
         raise _not_read(flag, path, error) from error
     except UnicodeDecodeError as error:
         raise ValueError(f"`{flag}` must be UTF-8 text or a .npy file, got {path}: {error}.") from error
+
+
+def _column(path: str, name: str) -> list[str]:
+    """Returns a column of a .csv file that `--save_embeddings` wrote."""
+    rows = list(csv.DictReader(io.StringIO(Path(path).read_text("utf-8-sig"))))
+    if not rows or name not in rows[0]:
+        raise ValueError(f"`labels` must have a column {name} if it is a .csv file, got {path}.")
+    return [row[name] for row in rows]
 
 
 def _not_read(flag: str, path: str, error: OSError) -> ValueError:

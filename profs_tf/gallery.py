@@ -63,15 +63,25 @@ def main(values: flags.FlagValues) -> None:
     check_saved_model(values.embedder)
     output = Path(values.output).expanduser()
     split, config = data_flags.load_chosen_split(values, values.embedder)
-    if values.k >= len(split):
-        raise ValueError(f"`k` must be <= {len(split) - 1}, the other images of the split, got {values.k}.")
+    # An image of the gallery is not its own neighbor.
+    most = split.num_candidates - (split.is_query is not None)
+    if values.k > most:
+        raise ValueError(f"`k` must be <= {most}, the other images of the gallery, got {values.k}.")
     random = np.random.default_rng(values.seed)
     if values.queries is None:
-        queries = random.permutation(len(split))[: values.num_queries]
+        possible = len(split) if split.is_query is None else np.flatnonzero(split.is_query)
+        queries = random.permutation(possible)[: values.num_queries]
     else:
         queries = named_queries(values.queries, split)
     embeddings = embed_with_saved(values.embedder, split, values.batch_size, progress=True)
-    found = find_neighborhoods(embeddings, split.labels, values.k, distance=values.distance, progress=True)
+    found = find_neighborhoods(
+        embeddings,
+        split.labels,
+        values.k,
+        is_query=split.is_query,
+        distance=values.distance,
+        progress=True,
+    )
     others = np.setdiff1d(np.arange(len(split)), queries)
     on_map = np.concatenate([queries, random.permutation(others)])[: values.map_images]
     page = gallery_page(

@@ -134,7 +134,7 @@ def build_run(
     if not resume:
         config = with_weights_file(config)
         config = with_frozen_batch_norm(config, None if initial_run is None else initial_run.read_config())
-    check_ks(config.ks, len(test_images) - 1)
+    check_ks(config.ks, test_images.num_candidates)
     preprocessing = build_preprocessing(config, train_images)
     # Draws the representatives of each projection of M steps, and the batches around them.
     sampler = build_sampler(config, train_images)

@@ -13,7 +13,7 @@ from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.features import FeatureList
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.metrics.arguments import check_ks
-from profs_tf.metrics.scores import CLUSTERING, evaluate
+from profs_tf.metrics.scores import CLUSTERING, evaluate, query_and_gallery
 from profs_tf.models.inference import embed
 from profs_tf.models.non_finite import TERMS, NonFiniteLossError
 from profs_tf.models.profs_model import steps_taken_by
@@ -42,6 +42,7 @@ class RecallCallback(tf.keras.callbacks.Callback):
         preprocessing: Optional[Preprocessing] = None,
         batch_size: int = 128,
         every_epochs: int = 1,
+        map_at_r: bool = False,
         clustering: str = "never",
         seed: int = 0,
         best_weights_path: Optional[str] = None,
@@ -61,6 +62,7 @@ class RecallCallback(tf.keras.callbacks.Callback):
             batch_size: Images embedded at once.
             every_epochs: Evaluate after every so many epochs, and after the last, also if training is stopped
                 early.
+            map_at_r: Whether to add MAP@R and R-precision (`map@r`, `r_precision`) to each evaluation.
             clustering: "every_epoch" adds NMI and F1 to each evaluation; "never" and "best" leave them out
                 here ("best": the train command clusters the best epoch's embeddings, once, at the end).
             seed: Of k-means.
@@ -80,7 +82,7 @@ class RecallCallback(tf.keras.callbacks.Callback):
             ValueError: If `ks`, `every_epochs`, `patience` or `clustering` is out of range.
         """
         super().__init__()
-        self.ks = check_ks(ks, len(image_list) - 1)
+        self.ks = check_ks(ks, image_list.num_candidates)
         if every_epochs < 1:
             raise ValueError(f"`every_epochs` must be >= 1, got {every_epochs}.")
         if patience is not None and patience < 1:
@@ -91,6 +93,7 @@ class RecallCallback(tf.keras.callbacks.Callback):
         self.preprocessing = preprocessing
         self.batch_size = batch_size
         self.every_epochs = every_epochs
+        self.map_at_r = map_at_r
         self.clustering = clustering
         self.seed = seed
         self.best_weights_path = best_weights_path
@@ -220,9 +223,9 @@ class RecallCallback(tf.keras.callbacks.Callback):
             # No step has seen what the last one made of the weights.
             raise NonFiniteLossError(TERMS[0], steps_taken_by(self.model))
         metrics = evaluate(
-            embeddings,
-            self.image_list.labels,
+            **query_and_gallery(embeddings, self.image_list.labels, self.image_list.is_query),
             ks=self.ks,
+            map_at_r=self.map_at_r,
             clustering=self.clustering == "every_epoch",
             seed=self.seed,
         )

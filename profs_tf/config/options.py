@@ -137,6 +137,7 @@ class Config(MethodOptions, DataOptions):
     )
 
     ks: tuple[int, ...] = option((1, 2, 4, 8), "K values of Recall@K.")
+    map_at_r: bool = option(False, "Whether MAP@R and R-precision are evaluated, too.")
     evaluate_every: int = option(1, "Evaluate every this many epochs, and after the last.", minimum=1)
     clustering: str = option(
         "best",

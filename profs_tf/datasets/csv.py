@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import os
 import re
@@ -18,6 +19,7 @@ from profs_tf.datasets.image_list import ImageList
 _REQUIRED = ("path", "label")
 _BOX = ("x", "y", "w", "h")
 _SPLITS = ("train", "test")
+_WITH_GALLERY = ("train", "query", "gallery")
 # Column name -> text, and "line" -> the line's number.
 _Row = dict[str, Any]
 
@@ -32,6 +34,7 @@ def from_csv(
     - ``path``: The image file, absolute or relative to the CSV file's folder.
     - ``label``: The class, any text. If all labels are integers, classes are sorted by value, else as text.
     - ``split`` (optional): ``train`` or ``test``. A class may have images in both: see ``shared_classes``.
+      Or ``train``, ``query`` and ``gallery``: the test list then holds both of the latter, with `is_query`.
     - ``x``, ``y``, ``w``, ``h`` (optional): The bounding box in pixels, kept in ``ImageList.boxes``.
 
     Images stay in the order of the rows.
@@ -51,14 +54,21 @@ def from_csv(
         return split_by_class(_to_list(rows, path), 0.5 if train_classes is None else train_classes)
     if train_classes is not None:
         raise ValueError("`train_classes` must be left out for a file with a split column, got both.")
-    parts = {name: [row for row in rows if row["split"] == name] for name in _SPLITS}
-    wrong = next((row for row in rows if row["split"] not in _SPLITS), None)
-    if wrong or not all(parts.values()):
-        got = f"{wrong['split']!r} in line {wrong['line']}" if wrong else "one of them only"
+    with_gallery = any(row["split"] in _WITH_GALLERY[1:] for row in rows)
+    splits = _WITH_GALLERY if with_gallery else _SPLITS
+    wrong = next((row for row in rows if row["split"] not in splits), None)
+    missing = set(splits) - {row["split"] for row in rows}
+    if wrong or missing:
+        got = f"{wrong['split']!r} in line {wrong['line']}" if wrong else f"no {sorted(missing)[0]}"
         raise ValueError(
-            f"Column split of {path} must be {' or '.join(_SPLITS)}, each in some row, got {got}."
+            f"Column split of {path} must be {' or '.join(splits)}, each in some row, got {got}."
         )
-    train, test = (_to_list(part, path, f" {name}") for name, part in parts.items())
+    train = _to_list([row for row in rows if row["split"] == "train"], path, " train")
+    tested = [row for row in rows if row["split"] != "train"]
+    test = _to_list(tested, path, " test")
+    if with_gallery:
+        is_query = np.array([row["split"] == "query" for row in tested])
+        test = dataclasses.replace(test, is_query=is_query)
     check_split(train, test)
     return train, test
 

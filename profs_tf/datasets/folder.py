@@ -3,39 +3,64 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Union
+from typing import Optional, Union
 
 import numpy as np
 
-from profs_tf.datasets.class_split import TrainClasses, split_by_class
+from profs_tf.datasets.class_split import TrainClasses, check_split, split_by_class
 from profs_tf.datasets.image_list import ImageList
 
 _LOG = logging.getLogger(__name__)
 # What profs_tf.inputs.decoding reads.
 IMAGE_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
+_PARTS = frozenset(("train", "query", "gallery"))
 _SPLIT_NAMES = frozenset(
     ("train", "training", "test", "testing", "val", "valid", "validation", "eval", "query", "gallery")
 )
 
 
 def from_folder(
-    path: Union[str, os.PathLike], train_classes: TrainClasses = 0.5
+    path: Union[str, os.PathLike], train_classes: Optional[TrainClasses] = None
 ) -> tuple[ImageList, ImageList]:
     """Returns (train, test) of the images in a folder, split by class.
 
+    A folder with the sub-folders ``train``, ``query`` and ``gallery``, each with class folders in it, is
+    split by these: the test list holds queries and gallery, with `is_query`.
+
     Args:
         path: The folder, see ``list_folder``.
-        train_classes: Which classes train, see ``split_by_class``.
+        train_classes: Which classes train, see ``split_by_class``. None means 0.5, or what ``train`` holds.
 
     Raises:
         NotADirectoryError: If ``path`` is not a folder.
         ValueError: As ``list_folder`` and ``split_by_class``.
     """
-    return split_by_class(list_folder(path), train_classes)
+    root = Path(path).expanduser()
+    if root.is_dir() and {entry.name for entry in root.iterdir() if entry.is_dir()} >= _PARTS:
+        if train_classes is not None:
+            raise ValueError(
+                f"`train_classes` must be left out for a folder with train, query and gallery, got {root}."
+            )
+        return _from_parts(root)
+    return split_by_class(list_folder(path), 0.5 if train_classes is None else train_classes)
+
+
+def _from_parts(root: Path) -> tuple[ImageList, ImageList]:
+    train, query, gallery = (list_folder(root / name) for name in ("train", "query", "gallery"))
+    labels = [part.class_names[label] for part in (query, gallery) for label in part.labels]
+    name = root.resolve().name or str(root)
+    test = dataclasses.replace(
+        ImageList.from_labels([*query.images, *gallery.images], labels, f"{name} test"),
+        is_query=np.arange(len(labels)) < len(query),
+    )
+    train = dataclasses.replace(train, name=f"{name} train")
+    check_split(train, test)
+    return train, test
 
 
 def list_folder(path: Union[str, os.PathLike]) -> ImageList:

@@ -28,6 +28,8 @@ class ImageList:
         name: Name of the list in messages and reports.
         boxes: None, or float32 ``[N, 4]`` bounding boxes: x and y of the upper left corner, width and height,
             in pixels of the image in the file. The paper's protocols do not crop to them.
+        is_query: None where every image is a query and all others are its gallery, as in the paper; or bool
+            ``[N]``: queries, which are compared with the images that are no queries.
 
     Raises:
         ValueError: If a field is invalid or two do not match; the message names the field, rule and value.
@@ -38,12 +40,14 @@ class ImageList:
     class_names: Sequence[str]
     name: str = "images"
     boxes: Optional[np.ndarray] = None
+    is_query: Optional[np.ndarray] = None
 
     def __post_init__(self) -> None:
         images = _checked_images(self.images)
         class_names = _checked_class_names(self.class_names)
         labels = _checked_labels(self.labels, len(images), len(class_names))
         boxes = None if self.boxes is None else _checked_boxes(self.boxes, len(images))
+        is_query = None if self.is_query is None else _checked_queries(self.is_query, len(images))
         if not isinstance(self.name, str) or not self.name:
             raise ValueError(f"`name` must be a non-empty string, got {self.name!r}.")
         for field, value in (
@@ -51,6 +55,7 @@ class ImageList:
             ("labels", labels),
             ("class_names", class_names),
             ("boxes", boxes),
+            ("is_query", is_query),
         ):
             object.__setattr__(self, field, value)
 
@@ -102,6 +107,11 @@ class ImageList:
         """Whether ``images`` is an array of pixels; otherwise it holds file paths."""
         return isinstance(self.images, np.ndarray)
 
+    @property
+    def num_candidates(self) -> int:
+        """Number of images that each query is compared with: the largest K of Recall@K."""
+        return self.num_images - (1 if self.is_query is None else int(self.is_query.sum()))
+
     def take(self, indices: Union[np.ndarray, Sequence[int], Sequence[bool]]) -> ImageList:
         """Returns the images at ``indices`` (integers, or a boolean mask ``[N]``), in that order.
 
@@ -117,6 +127,7 @@ class ImageList:
             images=images[chosen] if isinstance(images, np.ndarray) else tuple(images[i] for i in chosen),
             labels=self.labels[chosen],
             boxes=None if self.boxes is None else self.boxes[chosen],
+            is_query=None if self.is_query is None else self.is_query[chosen],
         )
 
     def subset_of_classes(
@@ -238,6 +249,16 @@ def _checked_boxes(boxes: Any, num_images: int) -> np.ndarray:
             f"{array[row].tolist()} in row {row} ({len(wrong)} such rows)."
         )
     return _read_only(array)
+
+
+def _checked_queries(is_query: Any, num_images: int) -> np.ndarray:
+    array = np.asarray(is_query)
+    if array.shape != (num_images,) or array.dtype != np.bool_ or array.all() or not array.any():
+        raise ValueError(
+            f"`is_query` must be {num_images} booleans, true for some images and false for others, got "
+            f"{array.dtype} {list(array.shape)} with {int(array.astype(bool).sum())} true."
+        )
+    return _read_only(array.copy())
 
 
 def _checked_indices(argument: str, indices: Any, size: int) -> np.ndarray:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Optional
 
 import numpy as np
 import tensorflow as tf
@@ -25,14 +26,21 @@ class FeatureList:
         features: float32 [V, N, C].
         labels: int64 [N], as in the `ImageList`.
         class_names: As in the `ImageList`.
+        is_query: As in the `ImageList`.
     """
 
     features: np.ndarray
     labels: np.ndarray
     class_names: tuple[str, ...]
+    is_query: Optional[np.ndarray] = None
 
     def __len__(self) -> int:
         return self.features.shape[1]
+
+    @property
+    def num_candidates(self) -> int:
+        """As of the `ImageList`."""
+        return len(self) - (1 if self.is_query is None else int(self.is_query.sum()))
 
 
 def feature_pipeline(

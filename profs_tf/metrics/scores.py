@@ -4,7 +4,7 @@ Shapes: N images, D embedding dimension.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Optional
+from typing import Any, Optional
 
 import numpy as np
 from absl import logging
@@ -139,6 +139,25 @@ def evaluate_in_full(
         scores = clustering_metrics.cluster_scores(embeddings, labels, seed=seed, progress=progress)
         report["nmi"], report["f1"], report["ami"] = scores.nmi, scores.f1, scores.ami
     return report, found
+
+
+def query_and_gallery(embeddings: Array, labels: Labels, is_query: Optional[np.ndarray]) -> dict[str, Any]:
+    """Returns the arguments of `evaluate` that a split is passed by.
+
+    Args:
+        embeddings: Float [N, D], of queries and gallery.
+        labels: [N].
+        is_query: Bool [N]; None: every image is a query, and all others are its gallery.
+    """
+    if is_query is None:
+        return {"embeddings": embeddings, "labels": labels}
+    embeddings, labels = np.asarray(embeddings), np.asarray(labels)
+    return {
+        "embeddings": embeddings[is_query],
+        "labels": labels[is_query],
+        "gallery_embeddings": embeddings[~is_query],
+        "gallery_labels": labels[~is_query],
+    }
 
 
 def mean_pairwise_distance(embeddings: Array) -> float:

@@ -38,7 +38,7 @@ def pooled_features(
     num_views = 2 if mirrored else 1
     # [N, V * C] -> [V, N, C]
     features = np.ascontiguousarray(found.reshape(len(found), num_views, -1).swapaxes(0, 1))
-    return FeatureList(features, image_list.labels, tuple(image_list.class_names))
+    return FeatureList(features, image_list.labels, tuple(image_list.class_names), image_list.is_query)
 
 
 def _with_mirrored_view(backbone: tf.keras.Model) -> tf.keras.Model:

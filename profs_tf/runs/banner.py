@@ -43,6 +43,8 @@ def _head(run: TrainingRun) -> str:
 
 def _tested(run: TrainingRun) -> str:
     images = f"{len(run.test_images):,} images of {run.test_images.num_classes:,} classes"
+    if run.test_images.is_query is not None:
+        images += f" ({int(run.test_images.is_query.sum()):,} queries, the others their gallery)"
     if not run.num_shared_classes:
         return f"unseen: {images}"
     return f"test: {images}, {run.num_shared_classes:,} of which also train and are not unseen"

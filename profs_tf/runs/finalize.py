@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from profs_tf.config import Config
-from profs_tf.metrics.scores import evaluate, format_report
+from profs_tf.metrics.scores import evaluate, format_report, query_and_gallery
 from profs_tf.models.inference import embed
 from profs_tf.runs.factory import build_best_embedder
 from profs_tf.runs.fine_tuning import frozen_batch_norm
@@ -58,7 +58,8 @@ def _scores_of_best(run: TrainingRun, callbacks: RunCallbacks, embedder: tf.kera
     callbacks.board.write_projector(embeddings)
     if not clusters:
         return {}
-    return evaluate(embeddings, run.test_images.labels, ks=run.config.ks, seed=run.config.seed)
+    split = query_and_gallery(embeddings, run.test_images.labels, run.test_images.is_query)
+    return evaluate(**split, ks=run.config.ks, map_at_r=run.config.map_at_r, seed=run.config.seed)
 
 
 def _report(run: TrainingRun, metrics: dict[str, Any], rows: Sequence[Mapping[str, str]]) -> str:
@@ -90,6 +91,8 @@ def best_epoch(config: Config, best: Mapping[str, float], rows: Sequence[Mapping
     ideas = [f"a --learning_rate {'below' if worse else 'other than'} {config.learning_rate:g}"]
     if frozen_batch_norm(config) == "none":
         ideas.append("--freeze_batch_norm=statistics")
+    if config.train_layers == "all":
+        ideas.append("--train_layers=head")
     return (
         f"0 (the network before training): training {'made it worse' if worse else 'did not improve it'}. "
         f"The embedder is exported untrained. Try {', '.join(ideas)}, or another --loss than {config.loss}."

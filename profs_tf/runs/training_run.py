@@ -122,6 +122,7 @@ def build_callbacks(run: TrainingRun) -> RunCallbacks:
         preprocessing=run.preprocessing,
         batch_size=config.batch_size,
         every_epochs=config.evaluate_every,
+        map_at_r=config.map_at_r,
         clustering=config.clustering,
         seed=config.seed,
         best_weights_path=str(folder.best_weights),

@@ -6,12 +6,13 @@ Shapes: N images, D embedding dimension, K nearest images of each, P pairs of cl
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple, Union
+from typing import NamedTuple, Optional, Union
 
 import numpy as np
 
 from profs_tf.metrics.neighbors import nearest
 from profs_tf.metrics.retrieval import RetrievalResult, evaluate_retrieval
+from profs_tf.metrics.scores import query_and_gallery
 
 MAPS = ("pca", "tsne")
 
@@ -39,12 +40,14 @@ class Neighborhoods:
         indices: int64 `[N, K]`, the nearest first, without the image itself.
         distances: float64 `[N, K]`.
         retrieval: Ranks of the positives, as in the evaluation.
+        is_query: Bool `[N]`, the images whose neighborhoods count.
     """
 
     labels: np.ndarray
     indices: np.ndarray
     distances: np.ndarray
     retrieval: RetrievalResult
+    is_query: np.ndarray
 
     @property
     def nearest_is_positive(self) -> np.ndarray:
@@ -71,7 +74,7 @@ class Neighborhoods:
         """Returns the pairs of classes that are confused most often, at most `most`; O(N K log N K)."""
         query = np.repeat(np.arange(len(self.labels)), self.indices.shape[1])
         image, distance = self.indices.ravel(), self.distances.ravel()
-        negative = self.labels[query] != self.labels[image]
+        negative = (self.labels[query] != self.labels[image]) & self.is_query[query]
         query, image, distance = query[negative], image[negative], distance[negative]
         classes = np.sort(np.stack([self.labels[query], self.labels[image]], axis=1), axis=1)
         # Of each pair of classes the nearest pair of images comes first.
@@ -89,27 +92,46 @@ class Neighborhoods:
 
 
 def find_neighborhoods(
-    embeddings: np.ndarray, labels: np.ndarray, k: int, *, distance: str = "euclidean", progress: bool = False
+    embeddings: np.ndarray,
+    labels: np.ndarray,
+    k: int,
+    *,
+    is_query: Optional[np.ndarray] = None,
+    distance: str = "euclidean",
+    progress: bool = False,
 ) -> Neighborhoods:
     """Finds the nearest images of every image of a split; O(N^2 D) time, memory as the two searches.
+
+    Args:
+        embeddings: Float `[N, D]`.
+        labels: int64 `[N]`.
+        k: K.
+        is_query: Bool `[N]`: only the other images are a gallery, and only queries count. None: all are both.
+        distance: "euclidean" or "cosine".
+        progress: Whether to show progress.
 
     Raises:
         ValueError: As `metrics.nearest` and `metrics.evaluate_retrieval`.
     """
-    own = np.arange(len(embeddings))
+    labels = np.asarray(labels)
+    in_gallery = np.ones(len(labels), bool) if is_query is None else ~is_query
+    gallery = np.flatnonzero(in_gallery)
+    own = np.where(in_gallery, np.cumsum(in_gallery) - 1, -1)
     # With labels, ties rank as in Recall@K.
     indices, distances = nearest(
         embeddings,
-        embeddings,
+        embeddings[gallery],
         k,
         distance=distance,
         own=own,
         labels=labels,
-        gallery_labels=labels,
+        gallery_labels=labels[gallery],
         progress=progress,
     )
-    retrieval = evaluate_retrieval(embeddings, labels, distance=distance, progress=progress)
-    return Neighborhoods(np.asarray(labels), indices, distances, retrieval)
+    split = query_and_gallery(embeddings, labels, is_query)
+    retrieval = evaluate_retrieval(**split, distance=distance, progress=progress)
+    counted = np.ones(len(labels), bool) if is_query is None else np.asarray(is_query)
+    return Neighborhoods(labels, gallery[indices], distances, retrieval, counted)
 
 
 def map_to_plane(embeddings: np.ndarray, method: str, seed: int = 0) -> np.ndarray:

@@ -133,9 +133,10 @@ def _summary(image_list: ImageList, found: Neighborhoods) -> str:
 def _note(found: Neighborhoods, num_queries: int) -> str:
     left_out = found.retrieval.num_left_out
     note = f" Recall leaves out {left_out:,} images, each the only one of its class." if left_out else ""
+    searched = "split" if found.is_query.all() else "gallery"
     return (
         f"{num_queries:,} queries with their {found.indices.shape[1]} nearest among all other images of the "
-        f"split.{note}"
+        f"{searched}.{note}"
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from profs_tf import evaluate
 from profs_tf.cli import command as command_line
-from tests.commands.run_commands import run_as_typed, run_command
+from tests.commands.run_commands import SHORT, run_as_typed, run_command
 
 
 def test_gives_the_training_runs_best_figures(whole_run, pictures, tmp_path):
@@ -39,9 +39,14 @@ def test_saved_embeddings_give_the_same_report(whole_run, pictures, tmp_path):
         f"--dataset=folder:{pictures}",
         f"--save_embeddings={tmp_path / 'e.npy'}",
     )
+    # The labels are in e.csv, too.
     (tmp_path / "l.txt").write_text(
         "".join(f"class {number:02}\n" for number in range(6, 12) for _ in range(5))
     )
+    with open(tmp_path / "e.csv", encoding="utf-8", newline="") as file:
+        saved = list(csv.DictReader(file))
+    assert [row["label"] for row in saved] == (tmp_path / "l.txt").read_text().splitlines()
+    assert saved[0]["name"] == f"{pictures}/class 06/0.png"
     read = run_evaluate(
         tmp_path,
         f"--embeddings={tmp_path / 'e.npy'}",
@@ -148,3 +153,43 @@ def run_evaluate(folder, *arguments):
 def test_a_missing_embedder_is_refused(tmp_path):
     done = run_command("evaluate", f"--embedder={tmp_path}", expected=2)
     assert "--embedder must be the folder of a SavedModel" in done.stderr
+
+
+@pytest.fixture
+def catalogue(pictures, tmp_path):
+    """A folder with train, query and gallery, of the same pictures: one of each test class is a query."""
+    root = tmp_path / "catalogue"
+    for source in sorted(pictures.rglob("*.png")):
+        number = int(source.parent.name.split()[-1])
+        part = "train" if number < 6 else "query" if source.stem == "0" else "gallery"
+        target = root / part / source.parent.name / source.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(source.read_bytes())
+    return root
+
+
+def test_queries_are_searched_in_their_gallery_by_every_command(catalogue, train_arguments, tmp_path):
+    run = tmp_path / "run"
+    options = (f"--dataset=folder:{catalogue}", f"--output_dir={run}", "--map_at_r", *SHORT)
+    done = run_command("train", *train_arguments, *options)
+    assert "unseen: 30 images of 6 classes (6 queries, the others their gallery)" in done.stdout
+    best = json.loads((run / "metrics.json").read_text())["best"]
+    assert best["recall@1"] * 6 == pytest.approx(round(best["recall@1"] * 6))
+    assert 0 < best["map@r"] <= best["r_precision"] <= 1
+
+    embeddings = f"--save_embeddings={tmp_path / 'e.npy'}"
+    report = run_evaluate(tmp_path, f"--embedder={run / 'embedder'}", embeddings, "--map_at_r")
+    for name in ("recall@1", "recall@2", "map@r", "r_precision"):
+        assert f"{report[name]:.4f}" == f"{best[name]:.4f}"
+    with open(tmp_path / "e.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["split"] for row in rows] == ["query"] * 6 + ["gallery"] * 24
+    assert rows[0]["name"] == f"{catalogue}/query/class 06/0.png"
+    files = f"--embeddings={tmp_path / 'e.npy'}", f"--labels={tmp_path / 'e.csv'}"
+    assert run_evaluate(tmp_path, *files, "--map_at_r") == report
+
+    page = tmp_path / "page.html"
+    run_command("gallery", f"--embedder={run / 'embedder'}", f"--output={page}", "--k=3")
+    text = page.read_text("utf-8")
+    assert "6 queries with their 3 nearest among all other images of the gallery." in text
+    assert f"Recall@1 {100 * report['recall@1']:.2f} %" in text

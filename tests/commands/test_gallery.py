@@ -87,7 +87,7 @@ def test_queries_are_named_by_number_or_path(tmp_path):
         (["--embedder={0}", "--batch_size=0"], "--batch_size must be >= 1, got 0"),
         (
             ["--embedder={0}/model", "--k=4285"],
-            "--k must be <= 4284, the other images of the split, got 4285",
+            "--k must be <= 4284, the other images of the gallery, got 4285",
         ),
         (["--embedder={0}", "--map_images=2"], "--map_images must be >= 3, got 2"),
         (["--embedder={0}", "--output={0}/no/g.html"], "--output must be a file in a folder that exists"),

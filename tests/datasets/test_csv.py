@@ -61,6 +61,19 @@ def test_the_split_column_decides_and_may_share_classes(write):
         datasets.from_csv(path, train_classes=0.5)
 
 
+def test_queries_and_their_gallery_are_the_test_list(write):
+    path = write(
+        "path,label,split\na.jpg,x,train\nb b.JPG,y,gallery\nü.png,z,query\nd.gif,w,train\n"
+        '"e,f.jpg",z,gallery\n'
+    )
+    train, test = datasets.from_csv(path)
+    assert file_names(train) == ["a.jpg", "d.gif"]
+    assert train.is_query is None
+    assert file_names(test) == ["b b.JPG", "ü.png", "e,f.jpg"]
+    assert test.is_query.tolist() == [False, True, False]
+    assert test.num_candidates == 2
+
+
 def test_boxes_are_kept_with_their_images(write):
     path = write("path,label,x,y,w,h\na.jpg,p,1,2,3,4\na.jpg,q,5,6,7.5,8\n")
     assert datasets.list_csv(path).boxes.tolist() == [[1, 2, 3, 4], [5, 6, 7.5, 8]]
@@ -89,7 +102,15 @@ def test_boxes_are_kept_with_their_images(write):
         ),
         ("path,label\na.jpg,x\nd.gif,y\na.jpg,y\n", "an image once, .* in lines 2 and 4"),
         ("path,label,split\na.jpg,x,train\nd.gif,y,val\n", "train or test, .* got 'val' in line 3"),
-        ("path,label,split\na.jpg,x,train\nd.gif,y,train\n", "each in some row, got one of them only"),
+        ("path,label,split\na.jpg,x,train\nd.gif,y,train\n", "each in some row, got no test"),
+        (
+            "path,label,split\na.jpg,x,train\nd.gif,y,query\n",
+            "train or query or gallery, .* got no gallery",
+        ),
+        (
+            "path,label,split\na.jpg,x,test\nd.gif,y,query\n",
+            "train or query or gallery, .* got 'test' in line 2",
+        ),
         ("path,label,x,y,w,h\na.jpg,x,1,2,3,wide\n", "must be numbers, got .*wide.* in line 2"),
         ("path,label,x,y,w,h\na.jpg,x,1,2,0,4\n", "a width and a height above 0"),
         ("path,label\na.jpg,x\nd.gif,x\n", "at least 4 classes to split, got 1"),

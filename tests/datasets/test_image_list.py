@@ -167,3 +167,14 @@ def test_needs_no_tensorflow():
         "sys.exit('tensorflow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=120, check=False).returncode == 0
+
+
+def test_queries_stay_with_their_images_and_the_others_are_candidates():
+    images = ImageList(["a", "b", "c", "d"], [0, 1, 0, 1], ["x", "y"], is_query=[True, False, False, False])
+    assert (images.num_candidates, images.take([0, 1, 2]).num_candidates) == (3, 2)
+    assert images.take([2, 0]).is_query.tolist() == [False, True]
+    assert images.subset_of_classes([0]).is_query.tolist() == [True, False]
+    assert ImageList(["a", "b"], [0, 0], ["x"]).num_candidates == 1
+    for wrong in ([True] * 4, [False] * 4, [True, False], [1, 0, 0, 0]):
+        with pytest.raises(ValueError, match="`is_query` must be 4 booleans, true for some images and"):
+            dataclasses.replace(images, is_query=wrong)

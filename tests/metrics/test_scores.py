@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from profs_tf.metrics import retrieval
-from profs_tf.metrics.scores import evaluate, evaluate_in_full, format_report, mean_pairwise_distance
+from profs_tf.metrics.scores import (
+    evaluate,
+    evaluate_in_full,
+    format_report,
+    mean_pairwise_distance,
+    query_and_gallery,
+)
 
 LABELS = np.repeat(np.arange(5), 4)
 
@@ -74,3 +80,22 @@ def test_the_table_is_in_percent():
         ["untrained", "50.00"],
         ["best", "75.00", "100.00"],
     ]
+
+
+def test_a_split_with_queries_is_evaluated_against_its_gallery():
+    embeddings = np.random.default_rng(0).normal(size=(40, 3)).astype("f")
+    labels = np.arange(40) % 8
+    is_query = np.arange(40) < 16
+    expected = evaluate(
+        embeddings[:16],
+        labels[:16],
+        ks=(1, 2),
+        gallery_embeddings=embeddings[16:],
+        gallery_labels=labels[16:],
+        clustering=False,
+    )
+    assert (
+        evaluate(**query_and_gallery(embeddings, labels, is_query), ks=(1, 2), clustering=False) == expected
+    )
+    whole = evaluate(**query_and_gallery(embeddings, labels, None), ks=(1, 2), clustering=False)
+    assert whole == evaluate(embeddings, labels, ks=(1, 2), clustering=False)

@@ -31,7 +31,7 @@ def test_exports_the_best_embedder_and_its_curves(finished_run):
             {"freeze_batch_norm": "statistics", "loss": "triplet"},
             "0.5",
             "training did not improve it.",
-            "Try a --learning_rate other than 1e-05, or another --loss than triplet.",
+            "Try a --learning_rate other than 1e-05, --train_layers=head, or another --loss than triplet.",
         ),
     ],
 )

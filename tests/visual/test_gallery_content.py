@@ -90,3 +90,18 @@ def test_ties_rank_the_negative_first_as_in_recall():
     assert found.indices.tolist() == [[2, 3, 4], [2, 3, 4], [0, 1, 3], [0, 1, 2], [0, 1, 2]]
     assert not found.nearest_is_positive.any()
     assert found.class_recall() == {0: 0.0, 1: 0.0}
+
+
+def test_only_queries_count_and_only_the_others_are_found(split):
+    embeddings, labels = split
+    is_query = np.arange(61) % 3 == 0
+    found = find_neighborhoods(embeddings, labels, 3, is_query=is_query)
+    distances = np.linalg.norm(embeddings[:, None] - embeddings[None], axis=2)
+    distances[:, is_query] = np.inf
+    np.fill_diagonal(distances, np.inf)
+    np.testing.assert_array_equal(found.indices, np.argsort(distances, axis=1)[:, :3])
+    counted = [i for i in np.flatnonzero(is_query) if labels[i] in labels[~is_query]]
+    right = np.mean([found.nearest_is_positive[i] for i in counted])
+    assert found.retrieval.recall_at(1)[1] == pytest.approx(right)
+    wrong = sum(labels[i] != labels[j] for i in np.flatnonzero(is_query) for j in found.indices[i])
+    assert sum(confusion.count for confusion in found.confusions()) == wrong
