@@ -78,6 +78,9 @@ def _check_features(config: Config) -> None:
     """Rejects what training on features that are computed once cannot do."""
     for name, neutral, reason in (
         ("image_shift", 0, "features are of images that are not shifted"),
+        ("augmentation", "crop", "features are of whole images"),
+        ("color_jitter", 0.0, "features are computed once"),
+        ("erasing", 0.0, "features are computed once"),
         ("distribute", "none", "a head trains in seconds on one device"),
         ("warmup_epochs", 0, "nothing but the head trains"),
         ("sync_batch_norm", False, "the backbone runs in inference mode"),

@@ -90,6 +90,17 @@ class Config(MethodOptions, DataOptions):
         minimum=0,
     )
     mirror: bool = option(True, "Whether training flips images left to right at random.")
+    augmentation: str = option(
+        "crop",
+        "Training's crops. crop: --image_crop pixels. random_resized_crop: 20 to 100 % of the image, scaled.",
+        choices=("crop", "random_resized_crop"),
+    )
+    color_jitter: float = option(
+        0.0, "Largest relative change of brightness, contrast and saturation in training.", minimum=0.0
+    )
+    erasing: float = option(
+        0.0, "Probability that a random rectangle of a training image is painted over.", minimum=0.0
+    )
     cache: str = option(
         "auto",
         "Where decoded images are kept between epochs. auto: in memory if they need at most half of what "

@@ -14,6 +14,9 @@ import numpy as np
 import tensorflow as tf
 
 from profs_tf.datasets.image_list import ImageList
+from profs_tf.inputs.augmentation import erase, jitter_colors, random_resized_crop
+
+AUGMENTATIONS = ("crop", "random_resized_crop")
 
 
 @dataclass(frozen=True)
@@ -25,12 +28,17 @@ class Preprocessing:
     Scaling does not keep the aspect ratio, as in the paper (section 5.2: scaled to 256 x 256, random crop of
     224 x 224, horizontal mirroring).
 
+    Training may change images further, see `inputs.augmentation`; evaluation does not.
+
     Attributes:
         resize: Side in pixels after scaling; 0 keeps the image's size.
         crop: Side in pixels of the embedder's input.
         shift: Pixels added on each side before the random crop; with ``crop == resize`` the largest shift of
             the image.
         mirror: Whether training flips images.
+        augmentation: "crop" as above, or "random_resized_crop": a part of random size and ratio, scaled.
+        color_jitter: Largest relative change of brightness, contrast and saturation in training, in [0, 1].
+        erasing: Probability that training paints over a rectangle of the image.
 
     Raises:
         ValueError: If a size is out of range, or the crop is larger than the image.
@@ -40,6 +48,9 @@ class Preprocessing:
     crop: int = 224
     shift: int = 0
     mirror: bool = True
+    augmentation: str = "crop"
+    color_jitter: float = 0.0
+    erasing: float = 0.0
 
     def __post_init__(self) -> None:
         if self.resize < 0:
@@ -54,6 +65,15 @@ class Preprocessing:
                 f"`shift` must be less than the image's side of {self.resize or self.crop} pixels, "
                 f"got {self.shift}."
             )
+        if self.augmentation not in AUGMENTATIONS:
+            raise ValueError(
+                f"`augmentation` must be one of {', '.join(AUGMENTATIONS)}, got {self.augmentation!r}."
+            )
+        if self.shift and self.augmentation != "crop":
+            raise ValueError(f"`shift` must be 0 with `augmentation` {self.augmentation}, got {self.shift}.")
+        for name in ("color_jitter", "erasing"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ValueError(f"`{name}` must be in [0, 1], got {getattr(self, name)}.")
         if self.resize and self.crop > self.resize:
             raise ValueError(
                 f"`crop` must be <= `resize` = {self.resize}, got {self.crop}. Raise `resize` with it."
@@ -98,7 +118,7 @@ def crop_to_box(image: tf.Tensor, box: tf.Tensor) -> tf.Tensor:
 
 
 def prepare_for_training(image: tf.Tensor, preprocessing: Preprocessing, seed: tf.Tensor) -> tf.Tensor:
-    """Scales, pads, crops and flips an image at random: a pure function of image and seed.
+    """Scales, pads, crops, flips and augments an image at random: a pure function of image and seed.
 
     Args:
         image: uint8 [H, W, 3].
@@ -114,10 +134,22 @@ def prepare_for_training(image: tf.Tensor, preprocessing: Preprocessing, seed: t
         image = tf.pad(image, [[shift, shift], [shift, shift], [0, 0]], mode="SYMMETRIC")
     seeds = tf.random.experimental.stateless_split(seed, num=2)
     crop = preprocessing.crop
-    image = tf.image.stateless_random_crop(image, [crop, crop, 3], seed=seeds[0])
+    if preprocessing.augmentation == "random_resized_crop":
+        image = random_resized_crop(image, crop, seeds[0])
+    else:
+        image = tf.image.stateless_random_crop(image, [crop, crop, 3], seed=seeds[0])
     if preprocessing.mirror:
         image = tf.image.stateless_random_flip_left_right(image, seed=seeds[1])
+    if preprocessing.color_jitter:
+        image = jitter_colors(image, preprocessing.color_jitter, _further_seed(seed, 0))
+    if preprocessing.erasing:
+        image = erase(image, preprocessing.erasing, _further_seed(seed, 1))
     return image
+
+
+def _further_seed(seed: tf.Tensor, number: int) -> tf.Tensor:
+    """Returns a seed that no other operation on the image has."""
+    return tf.random.experimental.stateless_fold_in(seed, number)
 
 
 def prepare_for_evaluation(image: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:

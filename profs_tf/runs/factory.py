@@ -76,7 +76,17 @@ def build_preprocessing(config: Config, image_list: ImageList) -> Preprocessing:
     if "resize" in changes:
         changes.setdefault("crop", min(changes["resize"], backbone.fixed_size or changes["resize"]))
     backbone.check_image_size(changes.get("crop", default.crop))
-    return dataclasses.replace(default, mirror=config.mirror, **changes)
+    if config.augmentation != "crop":
+        # Such crops move the image by themselves.
+        changes.setdefault("shift", 0)
+    return dataclasses.replace(
+        default,
+        mirror=config.mirror,
+        augmentation=config.augmentation,
+        color_jitter=config.color_jitter,
+        erasing=config.erasing,
+        **changes,
+    )
 
 
 def _scaled(preprocessing: Preprocessing, crop: int) -> Preprocessing:

@@ -58,6 +58,22 @@ def test_training_is_a_pure_function_of_the_seed():
     assert (once != other).any()
 
 
+def test_augmentation_is_of_training_only_and_leaves_crop_and_flip_as_they_were():
+    image = tf.constant(PIXELS)
+    plain = Preprocessing(resize=32, crop=24)
+    erased = Preprocessing(resize=32, crop=24, erasing=1.0)
+    jittered = Preprocessing(resize=32, crop=24, color_jitter=0.5)
+    resized = Preprocessing(resize=32, crop=24, augmentation="random_resized_crop")
+    before = prepare_for_training(image, plain, [1, 2]).numpy()
+    same = (prepare_for_training(image, erased, [1, 2]).numpy() == before).all(axis=-1)
+    assert 0.7 < same.mean() < 0.99
+    for preprocessing in (jittered, resized):
+        assert (prepare_for_training(image, preprocessing, [1, 2]).numpy() != before).any()
+        np.testing.assert_array_equal(
+            prepare_for_evaluation(image, preprocessing), prepare_for_evaluation(image, plain)
+        )
+
+
 def test_flipping_can_be_turned_off():
     preprocessing = Preprocessing(resize=0, crop=40, mirror=False)
     square = PIXELS[:, :40]
@@ -104,6 +120,10 @@ def test_images_in_memory_must_be_square():
             "`shift` must be less than .* 40 pixels, got 40",
         ),
         ({"shift": -1}, "`shift` must be >= 0 pixels, got -1"),
+        ({"augmentation": "mixup"}, "`augmentation` must be one of crop, random_resized_crop, got 'mixup'"),
+        ({"augmentation": "random_resized_crop", "shift": 4}, "`shift` must be 0 with `augmentation` random"),
+        ({"color_jitter": 1.5}, r"`color_jitter` must be in \[0, 1\], got 1.5"),
+        ({"erasing": -0.5}, r"`erasing` must be in \[0, 1\], got -0.5"),
     ],
 )
 def test_sizes_out_of_range_are_refused(arguments, message):

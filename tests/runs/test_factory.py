@@ -187,3 +187,11 @@ def test_a_crop_below_the_smallest_size_of_the_backbone_is_refused(backbone, siz
         with pytest.raises(ValueError, match=message):
             build_preprocessing(Config(backbone=backbone, **sizes), FILES)
     assert build_preprocessing(Config(backbone=backbone, image_crop=size), FILES).crop == size
+
+
+def test_augmentation_reaches_the_pipeline_and_replaces_the_default_shift():
+    asked = {"augmentation": "random_resized_crop", "color_jitter": 0.2, "erasing": 0.1}
+    found = build_preprocessing(Config(backbone="conv4", **asked), EMOJI)
+    assert found == Preprocessing(resize=48, crop=48, shift=0, **asked)
+    with pytest.raises(ValueError, match="`shift` must be 0 with `augmentation` random_resized_crop, got 3"):
+        build_preprocessing(Config(backbone="conv4", **asked, image_shift=3), EMOJI)
