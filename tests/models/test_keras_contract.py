@@ -49,14 +49,24 @@ def wrapped(name, embedder, loss):
     }[name](legacy)
 
 
-@pytest.mark.parametrize("name", ["loss_scale", "ema", "moving_average", "lookahead", "swa", "multi"])
-def test_wrapped_optimizers_train_as_in_a_stock_model(name):
+@pytest.mark.parametrize(
+    ("name", "run_eagerly"),
+    [
+        ("loss_scale", False),
+        ("ema", True),
+        ("moving_average", False),
+        ("lookahead", True),
+        ("swa", True),
+        ("multi", True),
+    ],
+)
+def test_wrapped_optimizers_train_as_in_a_stock_model(name, run_eagerly):
     """Without a penalty every step is that of Keras with the same wrapper."""
     results = []
     for stock in (True, False):
         embedder, loss = make_embedder(), profs.losses.ContrastiveLoss()
         model = embedder if stock else profs.ProfsModel(embedder, proximal_weight=0.0)
-        model.compile(wrapped(name, embedder, loss), loss)
+        model.compile(wrapped(name, embedder, loss), loss, run_eagerly=run_eagerly)
         fit(model, make_sampler())
         results.append(embedder.get_weights())
     for expected, got in zip(*results):
