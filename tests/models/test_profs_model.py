@@ -249,15 +249,15 @@ def test_an_embedder_without_weights_is_refused():
         profs.ProfsModel(tf.keras.Sequential([tf.keras.layers.Dense(3)]))
 
 
-def compiled_model(embedder=None):
+def compiled_model(embedder=None, **options):
     model = profs.ProfsModel(linear_embedder() if embedder is None else embedder, proximal_weight=WEIGHT)
-    model.compile(tf.keras.optimizers.SGD(RATE), profs.losses.ContrastiveLoss(margin=MARGIN))
+    model.compile(tf.keras.optimizers.SGD(RATE), profs.losses.ContrastiveLoss(margin=MARGIN), **options)
     return model
 
 
 @pytest.mark.parametrize("with_mask", [True, False])
 def test_evaluate_gives_the_mean_loss_of_the_batches(with_mask):
-    model, sampler = compiled_model(), profs.BatchSampler(LABELS, 6, 2, seed=3)
+    model, sampler = compiled_model(run_eagerly=not with_mask), profs.BatchSampler(LABELS, 6, 2, seed=3)
     data = batches(sampler, 4)
     if not with_mask:
         data = data.map(lambda images, labels, mask: (images, labels))
@@ -290,7 +290,7 @@ def test_evaluate_runs_the_embedder_in_inference_mode_and_counts_its_regularizat
 def test_validation_data_is_evaluated_after_each_epoch_and_leaves_the_training_loss_alone():
     def fitted(**options):
         sampler = profs.BatchSampler(LABELS, 6, 2, seed=3)
-        model = compiled_model()
+        model = compiled_model(run_eagerly=True)
         callbacks = [profs.ProfsCallback(sampler)]
         history = model.fit(
             batches(sampler, 6), epochs=2, steps_per_epoch=3, callbacks=callbacks, verbose=0, **options
