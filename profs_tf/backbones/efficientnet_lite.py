@@ -63,13 +63,13 @@ def _efficientnet_lite(variant: int, width: float, depth: float) -> Backbone:
         batch_norm_momentum: Optional[float],
         seed: Optional[int],
     ) -> tf.keras.Model:
+        path = _packaged_file(variant) if pretrained == _IMAGENET else pretrained
         layers = _Layers(MOMENTUM_FROM_SCRATCH if batch_norm_momentum is None else batch_norm_momentum)
         images, x = scaled_input(input_shape, 1 / 128, -127 / 128)
         x = layers.convolution(x, "conv_stem", "bn0", 32, size=3, strides=2)
         for number, options in enumerate(_blocks(width, depth)):
             x = layers.block(x, f"blocks.{number}", *options)
         x = layers.convolution(x, "conv_head", "bn1", 1280)
-        path = _packaged_file(variant) if pretrained == _IMAGENET else pretrained
         return finalize(images, x, name, seed, path, _load)
 
     published = PublishedWeights(

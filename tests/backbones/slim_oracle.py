@@ -72,11 +72,3 @@ def slim_network(base, arg_scope, scope, is_training=False):
 
 def random_images(side, number=2):
     return np.random.default_rng(side).integers(0, 256, (number, side, side, 3)).astype(np.float32)
-
-
-def save_both(folder, network):
-    """Paths of the network's checkpoint by the format."""
-    return {
-        "one file": network.save(folder / "v1.ckpt", tf.compat.v1.train.SaverDef.V1),
-        "index and data": network.save(folder / "v2.ckpt", tf.compat.v1.train.SaverDef.V2),
-    }

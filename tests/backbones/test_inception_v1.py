@@ -1,4 +1,4 @@
-"""Inception V1 against TF-Slim's own network, weights passed through TF-Slim's own checkpoint formats."""
+"""Inception V1 against TF-Slim's own network, weights passed through TF-Slim's older checkpoint format."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import tensorflow as tf
 from tf_slim.nets import inception_v1 as slim_inception_v1
 
 from profs_tf.backbones.inception_v1 import inception_v1
-from tests.backbones.slim_oracle import random_images, save_both, slim_network
+from tests.backbones.slim_oracle import random_images, slim_network
 
 pytestmark = pytest.mark.filterwarnings("ignore:`layer.apply` is deprecated:UserWarning")
 SLIM = (slim_inception_v1.inception_v1_base, slim_inception_v1.inception_v1_arg_scope, "InceptionV1")
@@ -24,7 +24,7 @@ DECAY = 0.9997
 
 @pytest.fixture(scope="module")
 def slim(tmp_path_factory):
-    """Paths of one random TF-Slim network in both formats, its end points, and its statistics after a step.
+    """The path of a random TF-Slim network in the older format, its end points, its statistics after a step.
 
     All that needs a graph comes first: Keras takes no layer that was made before one.
     """
@@ -33,25 +33,19 @@ def slim(tmp_path_factory):
         statistics = network.statistics_after_a_step(STEP_IMAGES)
     with slim_network(*SLIM) as network:
         ends = {side: network.end_points(random_images(side)) for side in SIDES}
-        return save_both(folder, network), ends, statistics
+        return network.save(folder / "v1.ckpt", tf.compat.v1.train.SaverDef.V1), ends, statistics
 
 
 @pytest.fixture(scope="module")
-def loaded(slim):
-    """Our network with TF-Slim's weights, by the format they were read from."""
-    return {written_as: inception_v1(pretrained=path, seed=1) for written_as, path in slim[0].items()}
+def network(slim):
+    """Our network with TF-Slim's weights."""
+    return inception_v1(pretrained=slim[0], seed=1)
 
 
-@pytest.fixture(scope="module")
-def network():
-    return inception_v1()
-
-
-@pytest.mark.parametrize("written_as", ["one file", "index and data"])
-def test_every_end_point_equals_slim(slim, loaded, written_as):
-    ends, ours = slim[1], loaded[written_as]
-    outputs = {end: ours.get_layer(layer).output for end, layer in END_POINTS.items()}
-    by_end = tf.keras.Model(ours.input, outputs)
+def test_every_end_point_equals_slim(slim, network):
+    ends = slim[1]
+    outputs = {end: network.get_layer(layer).output for end, layer in END_POINTS.items()}
+    by_end = tf.keras.Model(network.input, outputs)
     for side in SIDES:
         assert set(ends[side]) == set(END_POINTS)
         for end, got in by_end(random_images(side)).items():
@@ -60,14 +54,13 @@ def test_every_end_point_equals_slim(slim, loaded, written_as):
             np.testing.assert_allclose(got, want, atol=1e-4, err_msg=f"{end} at {side} pixels")
 
 
-def test_a_training_step_moves_the_statistics_as_slim(slim, loaded):
+def test_a_training_step_moves_the_statistics_as_slim(slim, network):
     """Each by 0.0003 of its difference to the batch's; seen before rounding has grown with depth."""
     want = slim[2]
-    ours = loaded["index and data"]
-    before = {layer.name: layer.get_weights() for layer in ours.layers}
-    ours(STEP_IMAGES, training=True)
-    after = {layer.name: layer.get_weights() for layer in ours.layers}
-    for layer in batch_norms(ours):
+    before = {layer.name: layer.get_weights() for layer in network.layers}
+    network(STEP_IMAGES, training=True)
+    after = {layer.name: layer.get_weights() for layer in network.layers}
+    for layer in batch_norms(network):
         layer.set_weights(before[layer.name])
     for name in ("Conv2d_1a_7x7", "Conv2d_2c_3x3", "Mixed_3b.Branch_2.Conv2d_0b_3x3"):
         layer = f"{name}.BatchNorm"
@@ -101,8 +94,8 @@ def batch_norms(model):
     return [layer for layer in model.layers if isinstance(layer, tf.keras.layers.BatchNormalization)]
 
 
-def test_momentum_of_the_statistics(loaded):
-    assert {layer.momentum for layer in batch_norms(loaded["one file"])} == {DECAY}
+def test_momentum_of_the_statistics(network):
+    assert {layer.momentum for layer in batch_norms(network)} == {DECAY}
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,13 @@ def test_momentum_of_the_statistics(loaded):
     assert momenta(loaded) == {0.99}
 
 
+@pytest.fixture
+def stem_alone(monkeypatch):
+    """Keras's network without its blocks, for what goes wrong after a second of building them."""
+    monkeypatch.setattr("keras.src.applications.resnet.stack1", lambda x, *options, **named: x)
+
+
+@pytest.mark.usefixtures("stem_alone")
 def test_weights_of_another_network_are_refused(tmp_path):
     path = str(tmp_path / "other.h5")
     tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(3,))]).save_weights(path)
@@ -91,6 +98,7 @@ def test_the_smallest_image(loaded):
     assert loaded(np.ones((1, resnet50.min_size, resnet50.min_size, 3), "f")).shape == (1, 1, 1, 2048)
 
 
+@pytest.mark.usefixtures("stem_alone")
 def test_without_a_network_one_line_says_where_the_file_is(monkeypatch, tmp_path):
     """Keras raises Exception itself, from the error of the socket."""
 
