@@ -107,12 +107,13 @@ def test_begins_where_another_run_was_best(whole_run, train_arguments, tmp_path)
     assert origin == f"of the best epoch of the run {whole_run[0]}, whose own were random (seed 0)\n"
 
 
-def test_an_existing_run_is_refused_before_training(whole_run, train_arguments):
+def test_an_existing_run_is_refused_before_training(whole_run, train_arguments, monkeypatch, capsys):
     folder, _ = whole_run
     before = (folder / "metrics.json").read_bytes()
-    done = run_command("train", *train_arguments, f"--output_dir={folder}", expected=2)
-    assert "must not hold another run" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert run_here(monkeypatch, *train_arguments, f"--output_dir={folder}") == 2
+    errors = capsys.readouterr().err
+    assert "must not hold another run" in errors
+    assert "Traceback" not in errors
     assert (folder / "metrics.json").read_bytes() == before
 
 
@@ -204,21 +205,17 @@ def test_a_run_that_fails_before_its_first_step_says_why_in_a_line(
     assert (tmp_path / "run").exists() == (code == 1)
 
 
-def test_resuming_with_another_value_is_refused(whole_run):
-    done = run_command("train", f"--output_dir={whole_run[0]}", "--resume", "--seed=1", expected=2)
-    assert "--seed must stay 0 when a run is resumed, got 1." in done.stderr
+def test_resuming_with_another_value_is_refused(whole_run, monkeypatch, capsys):
+    assert run_here(monkeypatch, f"--output_dir={whole_run[0]}", "--resume", "--seed=1") == 2
+    assert "--seed must stay 0 when a run is resumed, got 1." in capsys.readouterr().err
 
 
-def test_missing_data_says_where_to_get_it(tmp_path):
-    done = run_command(
-        "train",
-        "--flagfile=experiments/cub.flags",
-        f"--data_dir={tmp_path}",
-        f"--output_dir={tmp_path / 'run'}",
-        expected=2,
-    )
-    assert "CUB_200_2011.tgz" in done.stderr
-    assert str(tmp_path) in done.stderr
+def test_missing_data_says_where_to_get_it(tmp_path, monkeypatch, capsys):
+    flags = ["--flagfile=experiments/cub.flags", f"--data_dir={tmp_path}"]
+    assert run_here(monkeypatch, *flags, f"--output_dir={tmp_path / 'run'}") == 2
+    errors = capsys.readouterr().err
+    assert "CUB_200_2011.tgz" in errors
+    assert str(tmp_path) in errors
     assert not (tmp_path / "run").exists()
 
 
