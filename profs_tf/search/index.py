@@ -99,7 +99,7 @@ class ImageIndex:
         (about a thousand). A kill loses the current chunks; the continued index has the same bits.
 
         Args:
-            images: a folder, whose pictures at any depth are indexed, or an `ImageList`.
+            images: A folder, whose pictures at any depth are indexed, or an `ImageList`.
             embedder: Folder of a SavedModel that `save_embedder` wrote.
             path: Folder of the index.
             batch_size: Images embedded at once.

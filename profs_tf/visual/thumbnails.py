@@ -21,7 +21,7 @@ def thumbnail(
     Args:
         picture: Path of a file, or uint8 `[H, W, 3]`.
         size: In pixels.
-        box: a row of `ImageList.boxes` to crop to, or None.
+        box: A row of `ImageList.boxes` to crop to, or None.
         enlarge: Whether smaller pictures are scaled up.
     """
     try:

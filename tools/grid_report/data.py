@@ -22,7 +22,7 @@ class ReportData:
         lines: Lines of the results file as dicts, with `label` added: data set and validation part, if any.
         labels: The data sets that runs were evaluated on.
         paper: (table, method, data set, metric) to percent.
-        families: a loss's name to {variant: (table, method)}, as the grid files have them.
+        families: A loss's name to {variant: (table, method)}, as the grid files have them.
         failures: (name, last attempt) of runs that failed and have not finished since.
     """
 

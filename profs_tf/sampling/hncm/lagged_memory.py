@@ -19,7 +19,7 @@ class LaggedMemory:
     batches.
 
     Attributes:
-        memory: a `ClassMemory` of the messages that the next batch may use.
+        memory: A `ClassMemory` of the messages that the next batch may use.
         pending: The messages after these, at most ``lag - 1``.
     """
 
