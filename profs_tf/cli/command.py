@@ -39,6 +39,10 @@ def run(
             raise flags.Error(f"Unexpected argument {rest[0]!r}: options are given as --name=value.")
     except flags.IllegalFlagValueError as error:
         _exit(f"{name}{illegal_value(error, values)}", USAGE_ERROR)
+    except flags.CantOpenFlagFileError as error:
+        reason = str(error).split("flagfile: ")[-1]
+        rule = "--flagfile must be readable, relative to the working directory also within a flag file"
+        _exit(f"{name}{rule}, got {reason}.", USAGE_ERROR)
     except (flags.Error, OSError, ValueError) as error:
         # absl raises ValueError for a value given to --noNAME.
         _exit(f"{name}{error}\nTry --help.", USAGE_ERROR)

@@ -7,8 +7,8 @@ import pytest
 from profs_tf.cli import command as command_line
 
 
-def run(monkeypatch, main):
-    monkeypatch.setattr("sys.argv", ["some_command"])
+def run(monkeypatch, main, *arguments):
+    monkeypatch.setattr("sys.argv", ["some_command", *arguments])
     monkeypatch.setattr(command_line, "_start_logging", lambda: None)
     with pytest.raises(SystemExit) as stopped:
         command_line.run(main, lambda values: None, "some_command: for tests")
@@ -26,3 +26,18 @@ def test_a_signal_ends_every_command_with_130_and_no_traceback(number, monkeypat
     assert run(monkeypatch, main) == 130
     assert capsys.readouterr().err == "\nInterrupted.\n"
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_flag_file_that_is_missing_is_named(monkeypatch, capsys, tmp_path):
+    (tmp_path / "outer.flags").write_text("--flagfile=inner.flags\n")
+    for file, missing in (
+        (tmp_path / "none.flags", f"{tmp_path}/none.flags"),
+        (tmp_path / "outer.flags", "inner"),
+    ):
+        assert run(monkeypatch, None, f"--flagfile={file}") == 2
+        shown = capsys.readouterr().err
+        assert shown.startswith(
+            "some_command: --flagfile must be readable, relative to the working directory"
+        )
+        assert missing in shown
+        assert "No such file" in shown
