@@ -123,7 +123,7 @@ def test_seed_draws_unit_vectors(build):
 @pytest.mark.parametrize(("name", "rate"), [("margin", 5e-4), ("soft_triple", 1e-2), ("proxy_nca", 1e-2)])
 def test_learning_rate_of_the_variables(name, rate):
     assert OWNING[name]().variable_learning_rate == rate
-    assert losses.options(name)["learning_rate"] == (float, rate)
+    assert losses.options(name)["learning_rate"] == (float, rate, ())
     assert losses.MarginLoss(learning_rate=0.1).variable_learning_rate == 0.1
     assert losses.TripletLoss().variable_learning_rate is None
     assert losses.TripletLoss().trainable_variables == ()

@@ -63,6 +63,7 @@ def small_backbone(monkeypatch):
         x = tf.keras.layers.ReLU()(tf.keras.layers.BatchNormalization(momentum=0.5)(x))
         return tf.keras.Model(images, x, name="small")
 
+    build.is_pretrained = lambda weights: False
     monkeypatch.setattr("profs_tf.backbones.get", lambda name: build)
 
 
