@@ -94,6 +94,11 @@ class FitGuard(tf.keras.callbacks.Callback):
         self._trained.finite_watch.check()
 
     def _check_sampler_of(self, data: Any) -> None:
+        if len(self._samplers) > 1:
+            raise ValueError(
+                f"`callbacks` must hold one ProfsCallback, got {len(self._samplers)}: each would move "
+                "the anchors. Leave out all but one."
+            )
         of_data = getattr(data, "sampler", None)
         if of_data is None:
             return

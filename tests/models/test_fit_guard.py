@@ -153,6 +153,12 @@ def test_a_callback_with_another_sampler_than_the_data_is_refused(derived):
         fit(make_eager_model(), make_sampler(), data=data)
 
 
+def test_two_callbacks_that_move_the_anchors_are_refused():
+    callbacks = [profs.ProfsCallback(make_sampler()), profs.ProfsCallback(make_sampler())]
+    with pytest.raises(ValueError, match="`callbacks` must hold one ProfsCallback, got 2"):
+        make_model().fit(rows(make_sampler()), steps_per_epoch=1, callbacks=callbacks)
+
+
 def test_a_mined_sampler_with_other_data_is_refused():
     data = profs.train_pipeline(IMAGES, make_sampler(), PLAIN)
     with pytest.raises(ValueError, match="`sampler` of ProfsCallback must be that of the data"):
