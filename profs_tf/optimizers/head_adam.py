@@ -7,6 +7,7 @@ the multiplier scales the update.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional, Union
 
@@ -37,8 +38,8 @@ class HeadAdam(tf.keras.optimizers.Adam):
         **adam_options: As for ``tf.keras.optimizers.Adam``.
 
     Raises:
-        ValueError: If a multiplier is negative or not finite, or ``reference_learning_rate`` is not positive;
-            on first seeing the variables, if a name is not that of exactly one.
+        ValueError: If a rate or multiplier is negative or not finite, or ``reference_learning_rate`` is not
+            positive; on first seeing the variables, if a name is not that of exactly one.
     """
 
     def __init__(
@@ -51,6 +52,8 @@ class HeadAdam(tf.keras.optimizers.Adam):
     ) -> None:
         check_keras_2("learning_rate", learning_rate)
         self._multipliers = Multipliers(multipliers or {}, self._var_key)
+        if isinstance(learning_rate, numbers.Real) and not 0.0 <= learning_rate < float("inf"):
+            raise ValueError(f"`learning_rate` must be >= 0 and finite, got {learning_rate}.")
         super().__init__(learning_rate, **adam_options)
         if reference_learning_rate is not None and not 0 < reference_learning_rate < float("inf"):
             raise ValueError(f"`reference_learning_rate` must be > 0, got {reference_learning_rate}.")

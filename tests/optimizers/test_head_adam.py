@@ -247,6 +247,11 @@ class TestHeadAdam:
         with pytest.raises(ValueError, match=r"`head_layer` must hold at least one variable"):
             head_adam(embedder(), head_layer=[])
 
+    @pytest.mark.parametrize("rate", [-1e-3, float("nan"), float("inf")])
+    def test_bad_rate_is_refused(self, rate):
+        with pytest.raises(ValueError, match=f"`learning_rate` must be >= 0 and finite, got {rate}"):
+            head_adam(embedder(), rate)
+
     def test_only_the_head_moves_faster(self):
         model = embedder()
         optimizer = head_adam(model, RATE, head_multiplier=8.0)
