@@ -52,6 +52,7 @@ class MinedBatchSampler(BatchSampler):
         steps_per_projection: Optional[int] = None,
         representative_draw: str = "uniform",
         queries: str = "representatives",
+        representative_reuse: bool = True,
         mining: Optional[ClassMining] = None,
         lag: int = 4,
     ) -> None:
@@ -66,6 +67,7 @@ class MinedBatchSampler(BatchSampler):
             steps_per_projection: As for `BatchSampler`.
             representative_draw: As for `BatchSampler`.
             queries: As for `BatchSampler`.
+            representative_reuse: As for `BatchSampler`.
             mining: How classes are chosen; None: three nearest classes for each seed.
             lag: Steps between the newest embeddings used and the batch mined from them, at least 1.
 
@@ -81,6 +83,7 @@ class MinedBatchSampler(BatchSampler):
             steps_per_projection=steps_per_projection,
             representative_draw=representative_draw,
             queries=queries,
+            representative_reuse=representative_reuse,
         )
         if check_whole("lag", lag) < 1:
             raise ValueError(f"`lag` must be >= 1 step, got {lag}.")
