@@ -52,7 +52,7 @@ class HeadAdam(tf.keras.optimizers.Adam):
     ) -> None:
         check_keras_2("learning_rate", learning_rate)
         self._multipliers = Multipliers(multipliers or {}, self._var_key)
-        if isinstance(learning_rate, numbers.Real) and not 0.0 <= learning_rate < float("inf"):
+        if isinstance(learning_rate, numbers.Real) and not 0.0 <= float(learning_rate) < float("inf"):
             raise ValueError(f"`learning_rate` must be >= 0 and finite, got {learning_rate}.")
         super().__init__(learning_rate, **adam_options)
         if reference_learning_rate is not None and not 0 < reference_learning_rate < float("inf"):
