@@ -31,8 +31,6 @@ def test_max_pooling_has_no_deterministic_compiled_gradient(monkeypatch):
 
 
 def wrapped(name, embedder, loss):
-    import tensorflow_addons as tfa
-
     legacy = tf.keras.optimizers.legacy.SGD(0.1)
     if name == "none":
         return legacy
@@ -40,6 +38,7 @@ def wrapped(name, embedder, loss):
         return tf.keras.mixed_precision.LossScaleOptimizer(profs.head_adam(embedder, 0.01))
     if name == "ema":
         return profs.head_adam(embedder, 0.01, use_ema=True, ema_momentum=0.5)
+    tfa = pytest.importorskip("tensorflow_addons")
     if name == "multi":
         return tfa.optimizers.MultiOptimizer([(legacy, embedder.layers)])
     return {
