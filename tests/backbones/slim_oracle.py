@@ -1,14 +1,16 @@
 """TF-Slim's own networks, and its checkpoints in both of TensorFlow's formats."""
 
 import contextlib
+import importlib
 import sys
 
 import numpy as np
 import tensorflow as tf
 import tf_slim
-from keras.src.legacy_tf_layers import normalization
 
-# Where TensorFlow 2.15 looks for the layer that TF-Slim asks it for, were tf_keras installed.
+# Where TensorFlow looks for the layer that TF-Slim asks it for, and where Keras 2 has it.
+keras_2 = tf.keras.Model.__module__.split(".")[0]
+normalization = importlib.import_module(f"{keras_2}.src.legacy_tf_layers.normalization")
 sys.modules.setdefault("tf_keras.legacy_tf_layers.normalization", normalization)
 
 
