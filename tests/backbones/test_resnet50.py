@@ -9,6 +9,9 @@ import tensorflow as tf
 from profs_tf.backbones.resnet50 import resnet50
 from profs_tf.backbones.weights.archive import save_archive
 
+# The package that holds Keras 2: keras, or tf_keras beside Keras 3.
+KERAS = tf.keras.Model.__module__.split(".")[0]
+
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
@@ -67,7 +70,7 @@ def test_momentum_of_the_statistics(loaded):
 @pytest.fixture
 def stem_alone(monkeypatch):
     """Keras's network without its blocks, for what goes wrong after a second of building them."""
-    monkeypatch.setattr("keras.src.applications.resnet.stack1", lambda x, *options, **named: x)
+    monkeypatch.setattr(f"{KERAS}.src.applications.resnet.stack1", lambda x, *options, **named: x)
 
 
 @pytest.mark.usefixtures("stem_alone")
@@ -106,7 +109,7 @@ def test_without_a_network_one_line_says_where_the_file_is(monkeypatch, tmp_path
         raise URLError(OSError("Name or service not known"))
 
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
-    monkeypatch.setattr("keras.src.utils.data_utils.urlretrieve", unreachable)
+    monkeypatch.setattr(f"{KERAS}.src.utils.data_utils.urlretrieve", unreachable)
     monkeypatch.setattr("os.path.expanduser", lambda path: str(tmp_path / path.lstrip("~/")))
     with pytest.raises(ValueError, match="`pretrained` must be a file where there is no network") as caught:
         resnet50(pretrained="imagenet")
