@@ -40,20 +40,28 @@ def evaluate(
         profs.metrics.evaluate(embeddings, labels, ks=(1, 10, 100))
 
     Args:
-        embeddings: float [N, D], NumPy or TensorFlow.
+        embeddings: float [N, D], NumPy or TensorFlow: the queries.
         labels: [N] integers or strings.
-        ks: As for `evaluate_in_full`, like all that follow.
-        gallery_embeddings: Likewise.
-        gallery_labels: Likewise.
-        distance: Likewise.
-        map_at_r: Likewise.
-        intervals: Likewise.
-        clustering: Likewise.
-        seed: Likewise.
-        progress: Likewise.
+        ks: The K of Recall@K.
+        gallery_embeddings: float [G, D], another set to search in; None: the queries' own.
+        gallery_labels: [G], its labels.
+        distance: "euclidean" or "cosine".
+        map_at_r: Whether to report MAP@R and R-precision, which take up to three times as long.
+        intervals: Whether to report 95 % confidence intervals of Recall@K, by drawing classes anew.
+        clustering: Whether to cluster the queries for NMI, F1 and AMI; takes far longer than Recall@K. By
+            k-means with as many clusters as classes, one start by greedy k-means++, at most 100 iterations
+            until one gains no more than 1e-5: these values are those of scikit-learn's default k-means.
+        seed: Of k-means and of the intervals; an integer >= 0.
+        progress: Whether to show progress.
 
     Returns:
-        The report of `evaluate_in_full`.
+        The report: fractions `recall@K` for each K, `mrr`, and as asked for `map@r`, `r_precision`,
+        `recall@K_low` and `recall@K_high`, `nmi` (arithmetic mean in the denominator), `f1` (of pairs in one
+        cluster, against pairs in one class), `ami`; the number `left_out` of queries whose class has no other
+        image; `mean_pairwise_distance`.
+
+    Raises:
+        ValueError: As `metrics.evaluate_retrieval`, or a K or the seed is out of its range.
     """
     report, _ = evaluate_in_full(
         embeddings,
@@ -87,29 +95,8 @@ def evaluate_in_full(
 ) -> tuple[dict[str, float], retrieval.RetrievalResult]:
     """Searches, clusters and reports; returns (report, what the search gave for each image).
 
-    Args:
-        embeddings: float [N, D], NumPy or TensorFlow: the queries.
-        labels: [N] integers or strings.
-        ks: The K of Recall@K.
-        gallery_embeddings: float [G, D], another set to search in; None: the queries' own.
-        gallery_labels: [G], its labels.
-        distance: "euclidean" or "cosine".
-        map_at_r: Whether to report MAP@R and R-precision, which take up to three times as long.
-        intervals: Whether to report 95 % confidence intervals of Recall@K, by drawing classes anew.
-        clustering: Whether to cluster the queries for NMI, F1 and AMI; takes far longer than Recall@K. By
-            k-means with as many clusters as classes, one start by greedy k-means++, at most 100 iterations
-            until one gains no more than 1e-5: these values are those of scikit-learn's default k-means.
-        seed: Of k-means and of the intervals; an integer >= 0.
-        progress: Whether to show progress.
-
-    Returns:
-        The report: fractions `recall@K` for each K, `mrr`, and as asked for `map@r`, `r_precision`,
-        `recall@K_low` and `recall@K_high`, `nmi` (arithmetic mean in the denominator), `f1` (of pairs in one
-        cluster, against pairs in one class), `ami`; the number `left_out` of queries whose class has no other
-        image; `mean_pairwise_distance`. And the `metrics.RetrievalResult`.
-
-    Raises:
-        ValueError: As `metrics.evaluate_retrieval`, or a K or the seed is out of its range.
+    Args and errors are those of `evaluate`, whose report is the first element; the second is the
+    `metrics.RetrievalResult`.
     """
     num_candidates = len(embeddings) - 1 if gallery_embeddings is None else len(gallery_embeddings)
     # Before the search, which may take minutes.
