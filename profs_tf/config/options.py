@@ -107,7 +107,11 @@ class Config(MethodOptions, DataOptions):
         "is free, else on disk if --cache_dir is given, else nowhere.",
         choices=("auto", "none", "memory", "disk"),
     )
-    cache_dir: Optional[str] = option(None, "Folder for decoded images (--cache=auto or disk).")
+    cache_dir: Optional[str] = option(
+        None,
+        "Folder for decoded images (--cache=auto or disk), and for the pooled features of --head_init=pca "
+        "and --train_layers=head, which later runs then read.",
+    )
 
     learning_rate: float = option(
         1e-5, "Adam's learning rate; in the paper 1e-4 for SOP, 1e-5 for CUB and Cars196.", above=0.0

@@ -10,16 +10,16 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Optional
+from typing import BinaryIO, Optional
 
 import numpy as np
-from filelock import FileLock
 from tqdm import tqdm
 
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.decoding import naming_unreadable_files
 from profs_tf.inputs.pipeline import evaluation_pipeline
 from profs_tf.inputs.preprocessing import Preprocessing
+from profs_tf.utils.files import write_once
 
 CACHES = ("auto", "none", "memory", "disk")
 # The fraction of the free memory that "auto" uses at most.
@@ -105,48 +105,37 @@ def _in_memory(image_list: ImageList, side: int, needed: int, progress: bool) ->
 
 
 def _on_disk(image_list: ImageList, side: int, needed: int, folder: Path, progress: bool) -> np.ndarray:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{_fingerprint(image_list, side)}.npy"
-    if not path.exists():
-        _write_once(path, image_list, side, needed, progress)
+    path = folder / f"{fingerprint(image_list, f'{_VERSION} {side}')}.npy"
+
+    def write(file: BinaryIO) -> None:
+        _check_space(folder, needed)
+        header = {"descr": "|u1", "fortran_order": False, "shape": (len(image_list), side, side, 3)}
+        np.lib.format.write_array_header_1_0(file, header)
+        for batch in _scaled_batches(image_list, side, progress):
+            file.write(batch.data)
+
+    write_once(path, write)
     return np.load(path, mmap_mode="r")
 
 
-def _fingerprint(image_list: ImageList, side: int) -> str:
-    """Returns a hash that changes with any image file, box or the scaling; stats N files."""
-    digest = hashlib.sha256(f"{_VERSION} {side} {len(image_list)}\n".encode())
-    for path in image_list.images:
-        entry = os.stat(path)
-        digest.update(f"{os.path.abspath(path)}\0{entry.st_size}\0{entry.st_mtime_ns}\n".encode())
+def fingerprint(image_list: ImageList, use: str) -> str:
+    """Returns a hash that changes with any image or box; of files it reads the sizes and times.
+
+    Args:
+        image_list: N images.
+        use: What else the hash is to depend on.
+    """
+    digest = hashlib.sha256(f"{use} {len(image_list)}\n".encode())
+    if isinstance(image_list.images, np.ndarray):
+        digest.update(f"{image_list.images.shape}".encode())
+        digest.update(np.ascontiguousarray(image_list.images).data)
+    else:
+        for path in image_list.images:
+            entry = os.stat(path)
+            digest.update(f"{os.path.abspath(path)}\0{entry.st_size}\0{entry.st_mtime_ns}\n".encode())
     if image_list.boxes is not None:
         digest.update(np.ascontiguousarray(image_list.boxes).data)
     return digest.hexdigest()[:32]
-
-
-def _write_once(path: Path, image_list: ImageList, side: int, needed: int, progress: bool) -> None:
-    """Writes the file under a temporary name and renames it when complete; waits for other writers.
-
-    The lock ends with its process: the incomplete file of a killed writer is overwritten. The lock file
-    stays, since a process that waits for it may have opened it already.
-    """
-    part = path.with_suffix(".part")
-    with FileLock(path.with_suffix(".lock")):
-        if path.exists():
-            part.unlink(missing_ok=True)
-            return
-        try:
-            with open(part, "wb") as file:
-                _check_space(part.parent, needed)
-                header = {"descr": "|u1", "fortran_order": False, "shape": (len(image_list), side, side, 3)}
-                np.lib.format.write_array_header_1_0(file, header)
-                for batch in _scaled_batches(image_list, side, progress):
-                    file.write(batch.data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, path)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
 
 
 def _check_space(folder: Path, needed: int) -> None:

@@ -3,13 +3,22 @@
 Shapes: V views of an image, N images, B images in a batch, C features.
 """
 
+import hashlib
+from pathlib import Path
+from typing import Optional
+
 import numpy as np
 import tensorflow as tf
 
 from profs_tf.datasets.image_list import ImageList
+from profs_tf.inputs.cache import fingerprint
 from profs_tf.inputs.features import FeatureList
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.models.inference import embed
+from profs_tf.utils.files import write_once
+
+# Part of the fingerprint: increase it when the same images and weights give other features.
+_VERSION = 1
 
 
 def pooled_features(
@@ -20,6 +29,7 @@ def pooled_features(
     mirrored: bool = False,
     batch_size: int = 128,
     progress: str = "",
+    cache_dir: Optional[str] = None,
 ) -> FeatureList:
     """Returns the features of all images under the evaluation preprocessing.
 
@@ -31,14 +41,35 @@ def pooled_features(
         mirrored: Whether the images flipped left to right are a second view.
         batch_size: Images at once.
         progress: Name of the work on the line that shows progress; "" shows none.
+        cache_dir: Folder where the features are kept for other runs, under a fingerprint of images, weights
+            and all else that they depend on. Not used by several replicas.
     """
-    if mirrored:
-        backbone = _with_mirrored_view(backbone)
-    found = embed(backbone, image_list, preprocessing=preprocessing, batch_size=batch_size, progress=progress)
+    network = _with_mirrored_view(backbone) if mirrored else backbone
+
+    def compute() -> np.ndarray:
+        return embed(
+            network, image_list, preprocessing=preprocessing, batch_size=batch_size, progress=progress
+        )
+
+    if cache_dir and backbone.distribute_strategy.num_replicas_in_sync == 1:
+        sizes = f"{preprocessing.resize} {preprocessing.crop} {batch_size} {mirrored}"
+        name = fingerprint(image_list, f"{_VERSION} {tf.__version__} {sizes} {_model_sha256(backbone)}")
+        path = Path(cache_dir).expanduser() / f"features-{name}.npy"
+        write_once(path, lambda file: np.save(file, compute()))
+        found = np.load(path)
+    else:
+        found = compute()
     num_views = 2 if mirrored else 1
     # [N, V * C] -> [V, N, C]
     features = np.ascontiguousarray(found.reshape(len(found), num_views, -1).swapaxes(0, 1))
     return FeatureList(features, image_list.labels, tuple(image_list.class_names), image_list.is_query)
+
+
+def _model_sha256(model: tf.keras.Model) -> str:
+    digest = hashlib.sha256(model.to_json().encode())
+    for weight in model.get_weights():
+        digest.update(np.ascontiguousarray(weight).data)
+    return digest.hexdigest()
 
 
 def _with_mirrored_view(backbone: tf.keras.Model) -> tf.keras.Model:

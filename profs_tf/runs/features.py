@@ -59,6 +59,7 @@ def start_head(run: TrainingRun) -> None:
             run.preprocessing,
             batch_size=config.batch_size,
             progress="features" if run.progress != "none" else "",
+            cache_dir=config.cache_dir,
         )
     start_by_whitening(run.embedder, found.features[0])
 
@@ -91,6 +92,7 @@ def compute_features(
             mirrored=mirrored,
             batch_size=config.batch_size,
             progress=f"features of {name} images" if shown else "",
+            cache_dir=config.cache_dir,
         )
         for name, images, mirrored in (
             ("training", train_images, config.mirror),

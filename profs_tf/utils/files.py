@@ -2,8 +2,11 @@
 
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Union
+from typing import BinaryIO, Union
+
+from filelock import FileLock
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -14,6 +17,35 @@ def write_atomically(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
+
+
+def write_once(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    """Writes a file of a cache unless it exists; waits for another process that is writing it.
+
+    It gets a temporary name until it is complete. The lock ends with its process: the incomplete file of a
+    killed writer is overwritten. The lock file stays, since a process that waits for it may have opened it.
+
+    Args:
+        path: Of the file; its folder is created.
+        write: Writes the content.
+    """
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    with FileLock(path.with_suffix(".lock")):
+        if path.exists():
+            part.unlink(missing_ok=True)
+            return
+        try:
+            with open(part, "wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
 
 
 def check_file_output(argument: str, path: Union[str, os.PathLike]) -> None:

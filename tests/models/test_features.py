@@ -37,3 +37,25 @@ def test_the_head_embeds_features_as_the_embedder_does_images(embedder):
     features = pooled_features(backbone, IMAGES, PREPROCESSING, mirrored=True)
     expected = embed(embedder, IMAGES, preprocessing=PREPROCESSING)
     np.testing.assert_allclose(embed(head, features, batch_size=3), expected, atol=1e-5)
+
+
+def test_a_cache_returns_the_same_features_without_computing_them(embedder, tmp_path, monkeypatch):
+    backbone = split_at_head(embedder).features
+
+    def cached(images=IMAGES, preprocessing=PREPROCESSING, **arguments):
+        return pooled_features(backbone, images, preprocessing, cache_dir=str(tmp_path), **arguments).features
+
+    expected = pooled_features(backbone, IMAGES, PREPROCESSING, mirrored=True).features
+    np.testing.assert_array_equal(cached(mirrored=True), expected)
+    with monkeypatch.context() as patch:
+        patch.setattr("profs_tf.models.features.embed", None)
+        np.testing.assert_array_equal(cached(mirrored=True), expected)
+    # Whatever features depend on has a file of its own.
+    cached()
+    cached(preprocessing=Preprocessing(resize=20, crop=18))
+    cached(images=ImageList.from_labels(255 - PIXELS, list("aabbccc")))
+    kernel = backbone.weights[0]
+    kernel.assign(kernel * 2)
+    assert not np.array_equal(cached(mirrored=True), expected)
+    kernel.assign(kernel / 2)
+    assert len(list(tmp_path.glob("features-*.npy"))) == 5
