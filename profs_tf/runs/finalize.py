@@ -10,6 +10,7 @@ from profs_tf.metrics.scores import evaluate, format_report, query_and_gallery
 from profs_tf.models.inference import embed
 from profs_tf.runs.factory import build_best_embedder
 from profs_tf.runs.fine_tuning import frozen_batch_norm
+from profs_tf.runs.log import mean_of_last_evaluations
 from profs_tf.runs.training_run import RunCallbacks, TrainingRun
 from profs_tf.serving.saved_model import save_embedder
 from profs_tf.visual.learning_curves import draw_learning_curves
@@ -31,6 +32,7 @@ def export_best(run: TrainingRun, callbacks: RunCallbacks) -> dict[str, Any]:
     save_embedder(embedder, run.preprocessing, folder.embedder)
     metrics = {
         "best": {**recall.best, **_scores_of_best(run, callbacks, embedder)},
+        "last_three": _means_of_last_three(recall.best, callbacks.log.rows),
         "untrained": recall.untrained,
         "steps": run.model.steps_taken,
         "steps_per_projection": run.sampler.steps_per_projection,
@@ -42,6 +44,13 @@ def export_best(run: TrainingRun, callbacks: RunCallbacks) -> dict[str, Any]:
     draw_learning_curves(callbacks.log.rows, folder.curves)
     print(_report(run, metrics, callbacks.log.rows), flush=True)
     return metrics
+
+
+def _means_of_last_three(best: Mapping[str, float], rows: Sequence[Mapping[str, str]]) -> dict[str, float]:
+    """Returns the means over the last three evaluations of the metrics that each of them has."""
+    names = [name for name in best if name not in ("epoch", "evaluation_seconds")]
+    means = {name: mean_of_last_evaluations(rows, name) for name in names}
+    return {name: mean for name, mean in means.items() if mean is not None}
 
 
 def _scores_of_best(run: TrainingRun, callbacks: RunCallbacks, embedder: tf.keras.Model) -> dict[str, float]:

@@ -1,7 +1,9 @@
 import json
 
+import pytest
+
 from profs_tf.runs.directory import RunFolder
-from profs_tf.runs.log import metrics_of_log, metrics_of_run
+from profs_tf.runs.log import mean_of_last_evaluations, metrics_of_log, metrics_of_run, read_log
 
 
 def test_figures_of_a_run_that_goes_on_are_those_of_its_log(tmp_path):
@@ -17,6 +19,10 @@ def test_figures_of_a_run_that_goes_on_are_those_of_its_log(tmp_path):
     worse.write_text("epoch,step,loss,recall@1\n0,0,,0.4\n1,5,1.0,0.3\n")
     assert metrics_of_log(worse, (1,))["best"]["epoch"] == 0
     assert metrics_of_log(tmp_path / "none.csv", (1,)) == {}
+    # Epoch 2 was not evaluated, and epoch 0 is no part of training.
+    assert mean_of_last_evaluations(read_log(path), "recall@2") == pytest.approx((0.4 + 0.6 + 0.7) / 3)
+    assert mean_of_last_evaluations(read_log(path), "recall@2", count=2) == pytest.approx((0.6 + 0.7) / 2)
+    assert mean_of_last_evaluations(read_log(worse), "recall@1") is None
     whole = {"untrained": {"recall@1": 0.25}, "best": {"epoch": 7, "recall@1": 0.5}}
     folder = RunFolder(str(tmp_path))
     assert metrics_of_run(folder, (1, 2))["best"]["recall@1"] == 0.5

@@ -225,6 +225,30 @@ def test_other_settings_are_paired_within_themselves(tmp_path):
     assert table_cells(table, setting="default")["PROFS - baseline"] == "+2.83 ± 0.72"
 
 
+def test_differences_are_of_the_best_epoch_and_of_the_last_evaluations(tmp_path):
+    rows = lines()
+    last = [
+        {
+            **row,
+            "metric": "R@1 last3",
+            "percent": str(float(row["percent"]) - 2 * (row["variant"] == "profs")),
+        }
+        for row in rows
+        if row["metric"] == "R@1"
+    ]
+    write(tmp_path, rows + last)
+    data = read(tmp_path)
+    assert data.metrics("emoji") == ["NMI", "R@1", "R@1 last3"]
+    cells = table_cells(tables.recall_table(data, "emoji"), loss="contrastive")
+    assert (cells["PROFS - baseline"], cells["PROFS - baseline last3"]) == ("+2.83 ± 0.72", "+0.83 ± 0.72")
+    cells = table_cells(tables.difference_table(data, "emoji"), loss="contrastive")
+    assert (cells["R@1"], cells["R@1 last3"]) == ("+2.83 ± 0.72", "+0.83 ± 0.72")
+    assert (
+        table_cells(tables.main_table(data, "emoji"), method="C-PROFS (table 1)")["R@1 last3"]
+        == "52.00 ± 3.29"
+    )
+
+
 def test_curves_have_the_settings_of_their_axis_alone(written):
     data = read(written)
     points = tables.curve(data, ("1", "C-PROFS"), "emoji", "M")

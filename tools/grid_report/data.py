@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import yaml
-from grid_runs.results import read_results
+from grid_runs.results import LAST_EVALUATIONS, read_results
 
 from profs_tf.runs.log import read_log
 
@@ -61,12 +61,13 @@ class ReportData:
         return list(dict.fromkeys([*(of_paper or trained), *of_runs]))
 
     def metrics(self, label: str) -> list:
-        """Returns the names of a data set's metrics, clustering first."""
+        """Returns the names of a data set's metrics: clustering, Recall@K, then those that end in last3."""
         names = [key[3] for key in self.paper if key[2] == label]
         names += [line["metric"] for line in self.lines if line["label"] == label]
+        last = [name for name in dict.fromkeys(names) if name.endswith(LAST_EVALUATIONS)]
         clustering = [name for name in ("NMI", "F1") if name in names]
-        recalls = sorted({name for name in names if name.startswith("R@")}, key=lambda name: int(name[2:]))
-        return clustering + recalls
+        recalls = {name for name in names if name.startswith("R@") and name not in last}
+        return clustering + sorted(recalls, key=lambda name: int(name[2:])) + last
 
     def by_seed(self, row: tuple, label: str, metric: str, setting: str = "") -> dict:
         """Returns {seed: percent} of a row's runs with a setting of the axes; "" is the default setting."""

@@ -6,6 +6,7 @@ import dataclasses
 
 from grid_report.data import VARIANTS, ReportData
 from grid_report.statistics import estimate, paired_difference
+from grid_runs.results import LAST_EVALUATIONS
 
 NOT_RUN = "not run"
 # The paper has no such result, or a time was not recorded.
@@ -16,6 +17,8 @@ VARIANT_NAMES = dict(zip(VARIANTS, ("baseline", "PROFS", "PROFS + HNCM")))
 MEAN_OF_LOSSES = "mean of the losses"
 # An axis of a grid -> the column of its values, and the figure of the paper that shows it.
 AXES = {"M": ("steps_per_projection", "figure 2"), "lambda": ("proximal_weight", "figure 3")}
+# Recall@1 as the mean over the last evaluations.
+LAST_RECALL = f"R@1{LAST_EVALUATIONS}"
 # Names of differences between two variants of a loss.
 DIFFERENCES = (("PROFS - baseline", "profs", "baseline"), ("HNCM - PROFS", "profs_hncm", "profs"))
 
@@ -58,8 +61,14 @@ def main_table(data: ReportData, label: str) -> Table:
                 cells.append(_difference_from(ours, paper))
         rows.append([f"{row[1]} (table {row[0]})", str(max(counts, default=0)), *cells])
     note = "Percent, best epoch, mean over seeds ± half of the 95 % interval (Student's t)."
+    note += _last_note(metrics)
     title = f"{label}: ours" + (" and the paper's" if has_paper else "")
     return Table(title, note, header, rows, is_run=label in data.labels)
+
+
+def _last_note(metrics: list) -> str:
+    last = any(name.endswith(LAST_EVALUATIONS) for name in metrics)
+    return " last3: in place of the best epoch, the mean over the last three evaluations." if last else ""
 
 
 def _difference_from(ours, paper) -> str:
@@ -70,7 +79,8 @@ def _difference_from(ours, paper) -> str:
 
 def difference_table(data: ReportData, label: str) -> Table:
     """Returns the gain of PROFS, and of class mining on top, per loss, paired by seed, beside the paper's."""
-    metrics = [name for name in ("R@1", "NMI", "F1") if name in data.metrics(label)]
+    wanted = ("R@1", LAST_RECALL, "NMI", "F1")
+    metrics = [name for name in wanted if name in data.metrics(label)]
     paper_sets = data.paper_data_sets()
     header = ["loss", "difference", "pairs", *metrics, *(f"paper R@1 {name}" for name in paper_sets)]
     rows = []
@@ -93,7 +103,7 @@ def difference_table(data: ReportData, label: str) -> Table:
     note = (
         "Percentage points; runs with the same seed are paired; mean ± half of the 95 % interval. The mean "
         "of the losses counts each loss's mean once, and its interval is over the losses."
-    )
+    ) + _last_note(metrics)
     return Table(f"{label}: what PROFS and class mining change", note, header, rows)
 
 
@@ -127,6 +137,7 @@ def _paper_difference(data: ReportData, one: tuple, other: tuple, name: str) -> 
 def recall_table(data: ReportData, label: str) -> Table:
     """Returns Recall@1 of each loss's variants side by side, for all settings but those of the curves."""
     on_axes = tuple(f"{axis}=" for axis in AXES)
+    metrics = [name for name in ("R@1", LAST_RECALL) if name in data.metrics(label)]
     rows = []
     for family, variants in data.families.items():
         settings = {
@@ -145,7 +156,9 @@ def recall_table(data: ReportData, label: str) -> Table:
                 for name in VARIANTS
             ]
             changes = [
-                difference(data, variants, label, "R@1", one, other, setting) for _, one, other in DIFFERENCES
+                difference(data, variants, label, metric, one, other, setting)
+                for metric in metrics
+                for _, one, other in DIFFERENCES
             ]
             rows.append(
                 [
@@ -156,8 +169,10 @@ def recall_table(data: ReportData, label: str) -> Table:
                     *(found.text(signed=True) if found else NOT_RUN for found in changes),
                 ]
             )
-    header = ["loss", "setting", "seeds", *VARIANT_NAMES.values(), *(text for text, *_ in DIFFERENCES)]
+    header = ["loss", "setting", "seeds", *VARIANT_NAMES.values()]
+    header += [text + metric[len("R@1") :] for metric in metrics for text, *_ in DIFFERENCES]
     note = "Percent and points, runs with the same seed are paired; mean ± half of the 95 % interval."
+    note += _last_note(metrics)
     return Table(f"{label}: Recall@1 of each loss", note, header, rows, is_run=bool(rows))
 
 

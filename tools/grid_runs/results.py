@@ -11,7 +11,7 @@ from pathlib import Path
 
 from grid_runs.run_files import RunFiles
 
-from profs_tf.runs.log import read_log
+from profs_tf.runs.log import mean_of_last_evaluations, read_log
 from profs_tf.utils.files import write_atomically
 
 PAPER_COLUMNS = ("table", "method", "dataset", "metric", "percent")
@@ -38,16 +38,23 @@ COLUMNS = (
     "tensorflow",
     "run",
 )
+# Ends the name of a metric that is the mean over the last three evaluations in place of the best epoch's.
+LAST_EVALUATIONS = " last3"
 _CLUSTERING = {"nmi": "NMI", "f1": "F1"}
 # Patterns of the columns by which results are looked up.
-_FORMS = {"seed": r"\d+", "metric": r"NMI|F1|R@[1-9]\d*", "percent": r"\d+(\.\d+)?"}
-_RULES = {"seed": "a whole number", "metric": "NMI, F1 or R@K", "percent": "a number from 0 to 100"}
+_FORMS = {"seed": r"\d+", "metric": r"(NMI|F1|R@[1-9]\d*)( last3)?", "percent": r"\d+(\.\d+)?"}
+_RULES = {
+    "seed": "a whole number",
+    "metric": "NMI, F1 or R@K, also of the last3 evaluations",
+    "percent": "a number from 0 to 100",
+}
 
 
 def rows_of(files: RunFiles) -> list:
     """Returns the lines of a finished run, dicts of texts.
 
-    `percent` is that of the best epoch, as in the paper. `split` is "test", or the share of the training
+    `percent` is that of the best epoch, as in the paper; of a metric that ends in " last3" it is the mean
+    over the last three evaluations, if there are as many. `split` is "test", or the share of the training
     classes that validates. `step_milliseconds` is the median wall time over the epochs. `seconds` and
     `cpu_seconds` are of the whole run with its evaluations, and empty if an attempt was killed together with
     its grid.
@@ -80,7 +87,10 @@ def rows_of(files: RunFiles) -> list:
     }
     return [
         {name: str({**shared, "metric": metric, "percent": f"{100 * value:.4f}"}[name]) for name in COLUMNS}
-        for metric, value in _figures(metrics["best"], config.ks)
+        for metric, value in [
+            *_figures(metrics["best"], config.ks),
+            *_means_of_last(read_log(files.folder.log), min(config.ks)),
+        ]
     ]
 
 
@@ -88,6 +98,15 @@ def _figures(best: dict, ks: tuple) -> list:
     """Returns (the paper's name of the metric, fraction) in the order of the paper's columns."""
     clustering = [(name, best[key]) for key, name in _CLUSTERING.items() if key in best]
     return clustering + [(f"R@{k}", best[f"recall@{k}"]) for k in ks]
+
+
+def _means_of_last(log: list, k: int) -> list:
+    """Returns (name, fraction) of Recall@k and of the clustering metrics that are evaluated every time."""
+    means = [
+        (name, mean_of_last_evaluations(log, key))
+        for key, name in {**_CLUSTERING, f"recall@{k}": f"R@{k}"}.items()
+    ]
+    return [(name + LAST_EVALUATIONS, mean) for name, mean in means if mean is not None]
 
 
 def _step_milliseconds(files: RunFiles, batch_size: int) -> str:
