@@ -5,18 +5,14 @@ Shapes: n images of a chunk, D embedding dimension.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
-from filelock import FileLock, Timeout
 
-from profs_tf.utils.files import write_atomically
+from profs_tf.utils.files import replacing, write_atomically
 
 
 class Chunk(NamedTuple):
@@ -94,31 +90,3 @@ class ChunkFolder:
 
     def _file(self, key: str) -> Path:
         return self.path / f"{key}.npz"
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Holds a lock file; the system releases the lock of a killed process.
-
-    Raises:
-        ValueError: If another process holds it.
-    """
-    try:
-        with FileLock(path, timeout=0):
-            yield
-    except Timeout as error:
-        raise ValueError(
-            f"`index` must not be built by two processes at once, got {path.parent}, which another "
-            "process is building. Wait until it ends, or choose another folder."
-        ) from error
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Opens a binary file that replaces `path` when it is complete."""
-    part = path.with_name(path.name + ".part")
-    with open(part, "wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)

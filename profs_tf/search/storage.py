@@ -20,8 +20,8 @@ from typing import Any, Optional, Union
 
 import numpy as np
 
-from profs_tf.search.chunks import Chunk, ChunkFolder, locked, replacing
-from profs_tf.utils.files import write_atomically
+from profs_tf.search.chunks import Chunk, ChunkFolder
+from profs_tf.utils.files import locked, replacing, write_atomically
 
 # 2: the embedder's hash is that of its weights, and every file has a checksum.
 FORMAT = 2
@@ -83,7 +83,7 @@ class IndexFolder:
         with contextlib.ExitStack() as stack:
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(locked(self._lock))
+                stack.enter_context(locked(self._lock, "index"))
             except PermissionError as error:
                 raise PermissionError(
                     f"`index` must be writable, got {self.path}: {error.strerror}. Choose another folder."

@@ -1,22 +1,51 @@
 """Writing files: outputs that are checked before the work, and replaced in one step after it."""
 
+import contextlib
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Union
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 
 def write_atomically(path: Path, text: str) -> None:
     """Replaces a text file in one step: no reader and no killed process ever sees half of it."""
-    temporary = path.with_name(path.name + ".part")
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
+    with replacing(path) as file:
+        file.write(text.encode("utf-8"))
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Opens a binary file that replaces `path` when it is complete."""
+    part = path.with_name(path.name + ".part")
+    with open(part, "wb") as file:
+        yield file
         file.flush()
         os.fsync(file.fileno())
-    os.replace(temporary, path)
+    os.replace(part, path)
+
+
+@contextlib.contextmanager
+def locked(path: Path, argument: str) -> Iterator[None]:
+    """Holds a lock file; the system releases the lock of a killed process.
+
+    Args:
+        path: Of the file, in the folder that is locked.
+        argument: Name of the folder's argument in the error message.
+
+    Raises:
+        ValueError: If another process holds it.
+    """
+    try:
+        with FileLock(path, timeout=0):
+            yield
+    except Timeout as error:
+        raise ValueError(
+            f"`{argument}` must not be written by two processes at once, got {path.parent}, which another "
+            "process is writing. Wait until it ends, or choose another folder."
+        ) from error
 
 
 def write_once(path: Path, write: Callable[[BinaryIO], None]) -> None:

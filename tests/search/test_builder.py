@@ -127,7 +127,7 @@ def test_a_second_builder_is_refused_while_the_first_one_works(pictures, embedde
     identity = {"embedder_sha256": SavedEmbedder(embedders[0]).sha256, "root": source_of(pictures).root}
     with IndexFolder(tmp_path / "index").building(identity, overwrite=False):
         for overwrite in (False, True):
-            with pytest.raises(ValueError, match="`index` must not be built by two processes at once"):
+            with pytest.raises(ValueError, match="`index` must not be written by two processes at once"):
                 build(pictures, embedders[0], tmp_path / "index", overwrite=overwrite)
         # What is finished can be searched meanwhile.
         assert len(profs.ImageIndex.load(tmp_path / "index")) == 40

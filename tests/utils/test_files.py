@@ -1,6 +1,18 @@
+import signal
+import subprocess
+import sys
+
 import pytest
 
-from profs_tf.utils.files import write_atomically
+from profs_tf.utils.files import locked, replacing, write_atomically
+
+HOLDER = """
+import pathlib, sys
+from profs_tf.utils.files import locked
+with locked(pathlib.Path(sys.argv[1]), 'index'):
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
@@ -14,3 +26,36 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         write_atomically(path, "new")
     assert path.read_text() == "old"
+
+
+def test_a_lock_is_held_by_one_process_and_freed_when_it_is_killed(tmp_path):
+    lock = tmp_path / "build.lock"
+    command = [sys.executable, "-c", HOLDER, str(lock)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "locked\n"
+        with (
+            pytest.raises(ValueError, match="must not be written by two processes at once"),
+            locked(lock, "index"),
+        ):
+            pass
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    with locked(lock, "index"), pytest.raises(ValueError, match="Wait until it ends"), locked(lock, "index"):
+        pass
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+
+    def write(content, error=None):
+        with replacing(path) as file:
+            file.write(content)
+            if error:
+                raise error
+
+    with pytest.raises(KeyboardInterrupt):
+        write(b"half", KeyboardInterrupt)
+    assert path.read_bytes() == b"old"
+    write(b"new")
+    assert path.read_bytes() == b"new"
