@@ -15,7 +15,7 @@ import re
 import sys
 from pathlib import Path
 
-from grid_report import plots, tables
+from grid_report import decomposition, plots, tables
 from grid_report.data import ReportData
 from grid_report.page import Page
 
@@ -55,7 +55,10 @@ def build_page(data: ReportData) -> Page:
     for label in data.labels:
         page.add_table(tables.recall_table(data, label))
         page.add_table(tables.difference_table(data, label))
+        page.add_table(decomposition.verdict_table(data, label))
+        page.add_table(decomposition.decomposition_table(data, label))
     add(page, data, "Change of Recall@1", plots.differences)
+    add(page, data, "Change of Recall@1 by part", plots.parts)
     for axis in tables.AXES:
         page.add_table(tables.curve_table(data, axis))
         add(page, data, f"Recall@1 against {axis}", plots.curves_along, [axis])

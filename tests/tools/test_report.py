@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from PIL import Image
 from scipy import stats
 
@@ -15,7 +16,7 @@ TOOLS = Path(__file__).parents[2] / "tools"
 sys.path.insert(0, str(TOOLS))
 
 import report  # noqa: E402
-from grid_report import tables  # noqa: E402
+from grid_report import decomposition, plots, tables  # noqa: E402
 from grid_report.data import ReportData  # noqa: E402
 from grid_report.statistics import estimate, paired_difference  # noqa: E402
 from grid_runs.results import COLUMNS  # noqa: E402
@@ -247,6 +248,83 @@ def test_differences_are_of_the_best_epoch_and_of_the_last_evaluations(tmp_path)
         table_cells(tables.main_table(data, "emoji"), method="C-PROFS (table 1)")["R@1 last3"]
         == "52.00 ± 3.29"
     )
+
+
+PARTIAL = {
+    "selection": (51.0, 52.5, 53.0),
+    "representatives": (51.5, 52.5, 54.0),
+    "reuse": (53.5, 53.0, 55.5),
+    "pull": (50.5, 50.5, 52.5),
+}
+
+
+def grid_with_parts(folder):
+    rows = {f"contrastive_{name}": {"flags": [], "table": 1, "method": f"C-{name}"} for name in PARTIAL}
+    rows["contrastive_baseline"] = {"flags": [], "table": 1, "method": "Contrastive-Hard"}
+    rows["contrastive_profs"] = {"flags": [], "table": 1, "method": "C-PROFS"}
+    rows["margin_baseline"] = {"flags": [], "table": 1, "method": "Margin-Hard"}
+    rows["margin_reuse"] = {"flags": [], "table": 1, "method": "M-reuse"}
+    (folder / "parts.yaml").write_text(yaml.safe_dump({"rows": rows}))
+
+
+def test_the_parts_of_profs_are_told_apart(tmp_path):
+    rows = lines()
+    for name, percents in PARTIAL.items():
+        for seed, percent in enumerate(percents):
+            changes = {
+                "method": f"C-{name}",
+                "seed": str(seed),
+                "percent": str(percent),
+                "run": f"{name}{seed}",
+            }
+            rows.append({**rows[0], **changes})
+    write(tmp_path, rows)
+    grid_with_parts(tmp_path)
+    data = ReportData(tmp_path / "results.csv", tmp_path, ROOT / "experiments/paper_results.csv", tmp_path)
+    table = decomposition.decomposition_table(data, "emoji")
+    found = [
+        tuple(dict(zip(table.header, row))[name] for name in ("loss", "part", "difference", "pairs"))
+        for row in table.rows
+    ]
+    # Without runs the margin loss has no row; without a row in the grid HNCM has none.
+    assert found == [
+        ("contrastive", "selection", "selection - baseline", "3"),
+        ("contrastive", "representatives", "representatives - selection", "3"),
+        ("contrastive", "reuse", "reuse - representatives", "3"),
+        ("contrastive", "pull", "PROFS - reuse", "3"),
+        ("contrastive", "pull alone", "pull - baseline", "3"),
+    ]
+    for row, (one, other) in zip(
+        table.rows,
+        [
+            (PARTIAL["selection"], RECALLS["Contrastive-Hard", "baseline", ""]),
+            (PARTIAL["representatives"], PARTIAL["selection"]),
+            (PARTIAL["reuse"], PARTIAL["representatives"]),
+            (RECALLS["C-PROFS", "profs", ""], PARTIAL["reuse"]),
+            (PARTIAL["pull"], RECALLS["Contrastive-Hard", "baseline", ""]),
+        ],
+    ):
+        interval = stats.ttest_rel(one, other).confidence_interval(0.95)
+        mean = np.mean(np.subtract(one, other))
+        assert row[table.header.index("R@1")] == f"{mean:+.2f} ± {interval.high - mean:.2f}"
+    assert plots.parts(data, "emoji", "light").startswith(b"\x89PNG")
+    cells = table_cells(decomposition.verdict_table(data, "emoji"), loss="contrastive")
+    assert cells["PROFS - baseline, R@1"] == "helps: +2.83 ± 0.72"
+    # What no axis varies is one setting; M and lambda have curves.
+    assert len(decomposition.verdict_table(data, "emoji").rows) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([1.0, 2.0, 3.0], "undecided at this power: +2.00 ± 2.48"),
+        ([-1.0, -1.1, -1.2], "hurts: -1.10 ± 0.25"),
+        ([4.0], "undecided at this power: +4.00"),
+        ([], tables.NOT_RUN),
+    ],
+)
+def test_a_verdict_needs_an_interval_that_leaves_out_zero(values, text):
+    assert decomposition.verdict(estimate(values)) == text
 
 
 def test_curves_have_the_settings_of_their_axis_alone(written):

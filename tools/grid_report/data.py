@@ -12,6 +12,8 @@ from grid_runs.results import LAST_EVALUATIONS, read_results
 from profs_tf.runs.log import read_log
 
 VARIANTS = ("baseline", "profs", "profs_hncm")
+# Further variants of a loss, each with some parts of PROFS.
+PARTIAL_VARIANTS = ("selection", "representatives", "reuse", "pull")
 _SIGNAL_EXIT = 130
 
 
@@ -56,7 +58,9 @@ class ReportData:
     def rows(self, label: str) -> list:
         """Returns the (table, method) to show for a data set: the paper's rows, if any, and those run."""
         of_paper = [key[:2] for key in self.paper if key[2] == label]
-        trained = [row for family in self.families.values() for row in family.values()]
+        trained = [
+            row for family in self.families.values() for variant, row in family.items() if variant in VARIANTS
+        ]
         of_runs = [(line["table"], line["method"]) for line in self.lines if line["label"] == label]
         return list(dict.fromkeys([*(of_paper or trained), *of_runs]))
 
@@ -121,12 +125,12 @@ def _read_families(folder: Path, order: list) -> dict:
     """
     if not folder.is_dir():
         raise ValueError(f"`grids` must be the folder of the grid files, got {folder}.")
-    families = {}
+    families, names = {}, (*VARIANTS, *PARTIAL_VARIANTS)
     for path in sorted(folder.glob("*.yaml")):
-        for name, row in yaml.safe_load(path.read_text("utf-8"))["rows"].items():
-            for variant in sorted(VARIANTS, key=len, reverse=True):
-                if name.endswith(f"_{variant}"):
-                    family = families.setdefault(name[: -len(variant) - 1], {})
+        for row_name, row in yaml.safe_load(path.read_text("utf-8"))["rows"].items():
+            for variant in sorted(names, key=len, reverse=True):
+                if row_name.endswith(f"_{variant}"):
+                    family = families.setdefault(row_name[: -len(variant) - 1], {})
                     family[variant] = (str(row["table"]), row["method"])
                     break
     positions = {row: position for position, row in enumerate(order)}
@@ -135,7 +139,7 @@ def _read_families(folder: Path, order: list) -> dict:
         for family, rows in families.items()
     }
     return {
-        family: {variant: families[family][variant] for variant in VARIANTS if variant in families[family]}
+        family: {variant: families[family][variant] for variant in names if variant in families[family]}
         for family in sorted(families, key=first.get)
     }
 

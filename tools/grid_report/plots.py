@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import itertools
 import math
 
 from grid_report.data import VARIANTS, ReportData
+from grid_report.decomposition import PARTS, is_decomposed, part_differences
 from grid_report.statistics import Estimate, estimate
 from grid_report.tables import (
     AXES,
@@ -116,6 +118,37 @@ def differences(data: ReportData, label: str, theme: str):
             )
     picture.axis.axvline(0.0, color=picture.ink, linewidth=1)
     picture.axis.set_yticks([-line - 0.1 for line in range(len(names))], names)
+    return picture.png("percentage points, 95 % interval")
+
+
+def parts(data: ReportData, label: str, theme: str):
+    """Returns a plot of what each part of PROFS changes in Recall@1, per loss, with intervals; or None."""
+    found = {}
+    for family, variants in data.families.items():
+        differences_by_part = part_differences(data, variants, label, "R@1")
+        if is_decomposed(differences_by_part):
+            found[family] = {part: mean for part, _, mean in differences_by_part if mean}
+    if not found:
+        return None
+    picture = Picture(
+        theme, f"Change of Recall@1 by part, {label}", height=1.4 + 0.22 * len(PARTS) * len(found)
+    )
+    space = len(PARTS) + 1
+    for number, (part, color) in enumerate(zip(PARTS, itertools.cycle(picture.colors))):
+        items = [(place, means[part]) for place, means in enumerate(found.values()) if part in means]
+        if items:
+            picture.axis.errorbar(
+                [mean.mean for _, mean in items],
+                [-place * space - number for place, _ in items],
+                xerr=[_bar(mean) for _, mean in items],
+                fmt="os"[number >= len(picture.colors)],
+                capsize=3,
+                color=color,
+                label=part,
+            )
+    picture.axis.axvline(0.0, color=picture.ink, linewidth=1)
+    places = [-place * space - (len(PARTS) - 1) / 2 for place in range(len(found))]
+    picture.axis.set_yticks(places, [family.replace("_", " ") for family in found])
     return picture.png("percentage points, 95 % interval")
 
 

@@ -61,12 +61,13 @@ def main_table(data: ReportData, label: str) -> Table:
                 cells.append(_difference_from(ours, paper))
         rows.append([f"{row[1]} (table {row[0]})", str(max(counts, default=0)), *cells])
     note = "Percent, best epoch, mean over seeds ± half of the 95 % interval (Student's t)."
-    note += _last_note(metrics)
+    note += last_note(metrics)
     title = f"{label}: ours" + (" and the paper's" if has_paper else "")
     return Table(title, note, header, rows, is_run=label in data.labels)
 
 
-def _last_note(metrics: list) -> str:
+def last_note(metrics: list) -> str:
+    """Returns what "last3" means, if one of the metrics is such a mean."""
     last = any(name.endswith(LAST_EVALUATIONS) for name in metrics)
     return " last3: in place of the best epoch, the mean over the last three evaluations." if last else ""
 
@@ -93,21 +94,22 @@ def difference_table(data: ReportData, label: str) -> Table:
                 [
                     family.replace("_", " "),
                     text,
-                    *_count_and_texts(ours),
+                    *counts_and_texts(ours),
                     *(_paper_difference(data, variants[one], variants[other], name) for name in paper_sets),
                 ]
             )
     for text, one, other in DIFFERENCES:
         ours = [mean_difference(data, label, metric, one, other) for metric in metrics]
-        rows.append([MEAN_OF_LOSSES, text, *_count_and_texts(ours), *(UNKNOWN for _ in paper_sets)])
+        rows.append([MEAN_OF_LOSSES, text, *counts_and_texts(ours), *(UNKNOWN for _ in paper_sets)])
     note = (
         "Percentage points; runs with the same seed are paired; mean ± half of the 95 % interval. The mean "
         "of the losses counts each loss's mean once, and its interval is over the losses."
-    ) + _last_note(metrics)
+    ) + last_note(metrics)
     return Table(f"{label}: what PROFS and class mining change", note, header, rows)
 
 
-def _count_and_texts(found: list) -> list:
+def counts_and_texts(found: list) -> list:
+    """Returns the largest number of pairs, then the text of each `statistics.Estimate` or None."""
     counts = [item.count for item in found if item]
     return [str(max(counts, default=0)), *(item.text(signed=True) if item else NOT_RUN for item in found)]
 
@@ -134,21 +136,24 @@ def _paper_difference(data: ReportData, one: tuple, other: tuple, name: str) -> 
     return UNKNOWN if None in values else f"{values[0] - values[1]:+.1f}"
 
 
+def settings_of(data: ReportData, label: str, rows: list) -> list:
+    """Returns the settings that any of the rows was run with, the default first, without those of curves."""
+    on_axes = tuple(f"{axis}=" for axis in AXES)
+    settings = {
+        line["setting"]
+        for line in data.lines
+        if line["label"] == label and (line["table"], line["method"]) in rows
+    }
+    return sorted(setting for setting in settings if not setting.startswith(on_axes))
+
+
 def recall_table(data: ReportData, label: str) -> Table:
     """Returns Recall@1 of each loss's variants side by side, for all settings but those of the curves."""
-    on_axes = tuple(f"{axis}=" for axis in AXES)
     metrics = [name for name in ("R@1", LAST_RECALL) if name in data.metrics(label)]
     rows = []
     for family, variants in data.families.items():
-        settings = {
-            line["setting"]
-            for line in data.lines
-            if line["label"] == label
-            and (line["table"], line["method"]) in variants.values()
-            and not line["setting"].startswith(on_axes)
-        }
-        # The default setting comes first.
-        for setting in sorted(settings):
+        shown = [variants[name] for name in VARIANTS if name in variants]
+        for setting in settings_of(data, label, shown):
             recalls = [
                 estimate(list(data.by_seed(variants[name], label, "R@1", setting).values()))
                 if name in variants
@@ -172,7 +177,7 @@ def recall_table(data: ReportData, label: str) -> Table:
     header = ["loss", "setting", "seeds", *VARIANT_NAMES.values()]
     header += [text + metric[len("R@1") :] for metric in metrics for text, *_ in DIFFERENCES]
     note = "Percent and points, runs with the same seed are paired; mean ± half of the 95 % interval."
-    note += _last_note(metrics)
+    note += last_note(metrics)
     return Table(f"{label}: Recall@1 of each loss", note, header, rows, is_run=bool(rows))
 
 

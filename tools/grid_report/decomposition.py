@@ -1,0 +1,119 @@
+"""Which part of PROFS changes the results, and a verdict per loss."""
+
+from __future__ import annotations
+
+from grid_report.data import ReportData
+from grid_report.statistics import Estimate
+from grid_report.tables import (
+    DEFAULT_SETTING,
+    LAST_RECALL,
+    NOT_RUN,
+    VARIANT_NAMES,
+    Table,
+    counts_and_texts,
+    difference,
+    last_note,
+    settings_of,
+)
+
+# A part -> (the variant that has it, those without it: the first that the grid files define for the loss).
+# From selection to mining they are the steps from the baseline to PROFS + HNCM.
+PARTS = {
+    "selection": ("selection", ("baseline",)),
+    "representatives": ("representatives", ("selection", "baseline")),
+    "reuse": ("reuse", ("representatives",)),
+    "pull": ("profs", ("reuse",)),
+    "mining": ("profs_hncm", ("profs",)),
+    "pull alone": ("pull", ("baseline",)),
+}
+_PARTS_NOTE = (
+    "Percentage points; runs with the same seed are paired; mean ± half of the 95 % interval (Student's t). "
+    "selection: each image of an ordinary batch takes its own hardest negatives. representatives: only one "
+    "image per class acts as a query, drawn anew for every batch. reuse: for M batches the same one. pull: "
+    "the proximal penalty, in PROFS; alone: on ordinary batches. mining: HNCM."
+)
+HELPS, HURTS, UNDECIDED = "helps", "hurts", "undecided at this power"
+
+
+def part_differences(data: ReportData, variants: dict, label: str, metric: str, setting: str = "") -> list:
+    """Returns (part, text of the difference, `statistics.Estimate` or None) of the parts that a loss has.
+
+    Args:
+        data: The results.
+        variants: Those of the loss, an entry of `data.families`.
+        label: The data set.
+        metric: Name of the metric.
+        setting: Values of the axes.
+    """
+    found = []
+    for part, (one, others) in PARTS.items():
+        other = next((variant for variant in others if variant in variants), None)
+        if one in variants and other is not None:
+            text = f"{_name(one)} - {_name(other)}"
+            found.append((part, text, difference(data, variants, label, metric, one, other, setting)))
+    return found
+
+
+def is_decomposed(differences: list) -> bool:
+    """Returns whether more than class mining was run, of which the other tables tell."""
+    return any(found for part, _, found in differences if part != "mining")
+
+
+def decomposition_table(data: ReportData, label: str) -> Table:
+    """Returns what each part of PROFS changes, of the losses and settings with runs of such parts."""
+    metrics = [name for name in ("R@1", LAST_RECALL, "NMI", "F1") if name in data.metrics(label)]
+    rows = []
+    for family, variants in data.families.items():
+        for setting in settings_of(data, label, variants.values()):
+            by_metric = [part_differences(data, variants, label, metric, setting) for metric in metrics]
+            if not is_decomposed(by_metric[0]):
+                continue
+            for of_metrics in zip(*by_metric):
+                part, text, _ = of_metrics[0]
+                names = [family.replace("_", " "), setting or DEFAULT_SETTING, part, text]
+                rows.append([*names, *counts_and_texts([found for *_, found in of_metrics])])
+    header = ["loss", "setting", "part", "difference", "pairs", *metrics]
+    title = f"{label}: which part of PROFS changes the results"
+    return Table(
+        title, _PARTS_NOTE + last_note(metrics), header, rows or [[NOT_RUN] * len(header)], bool(rows)
+    )
+
+
+def verdict_table(data: ReportData, label: str) -> Table:
+    """Returns per loss whether PROFS, without and with class mining, helps, hurts, or neither is shown."""
+    metrics = [name for name in ("R@1", LAST_RECALL) if name in data.metrics(label)]
+    compared = [(variant, metric) for variant in ("profs", "profs_hncm") for metric in metrics]
+    rows = []
+    for family, variants in data.families.items():
+        for setting in settings_of(data, label, variants.values()):
+            found = [
+                difference(data, variants, label, metric, variant, "baseline", setting)
+                for variant, metric in compared
+            ]
+            if any(found):
+                counts = max(item.count for item in found if item)
+                names = [family.replace("_", " "), setting or DEFAULT_SETTING, str(counts)]
+                rows.append([*names, *(verdict(item) for item in found)])
+    header = ["loss", "setting", "pairs"]
+    header += [f"{_name(variant)} - baseline, {metric}" for variant, metric in compared]
+    note = (
+        "Helps or hurts: the 95 % interval of the paired difference is above or below 0. Each interval "
+        "stands alone: of twenty such statements about no effect, one is expected to be wrong."
+        + last_note(metrics)
+    )
+    title = f"{label}: does PROFS help?"
+    return Table(title, note, header, rows or [[NOT_RUN] * len(header)], bool(rows))
+
+
+def verdict(found: Estimate | None) -> str:
+    """Returns "helps: +1.37 ± 0.24", by the interval of a difference; undecided without an interval."""
+    if found is None:
+        return NOT_RUN
+    word = UNDECIDED
+    if found.half_width is not None and abs(found.mean) > found.half_width:
+        word = HELPS if found.mean > 0 else HURTS
+    return f"{word}: {found.text(signed=True)}"
+
+
+def _name(variant: str) -> str:
+    return VARIANT_NAMES.get(variant, variant)
