@@ -77,6 +77,31 @@ class TorchZip(TorchLegacy):
         yield self._saved(torch_files.save)
 
 
+class Safetensors:
+    """A .safetensors file: a length, a JSON header and the tensors' bytes."""
+
+    def __init__(self, folder):
+        from profs_tf.backbones.weights.safetensors import read_safetensors
+
+        self.errors = (ValueError,)
+        self._path, self._read = folder / "net.safetensors", read_safetensors
+
+    def seeds(self):
+        """Returns a file with tensors of two types and metadata, and an empty one."""
+        tensors = {"w": ("F32", [2, 3], [0, 24]), "n": ("I64", [], [24, 32])}
+        header = {
+            name: dict(zip(("dtype", "shape", "data_offsets"), values)) for name, values in tensors.items()
+        }
+        for content in ({"__metadata__": {"format": "pt"}, **header}, {}):
+            text = json.dumps(content).encode()
+            yield len(text).to_bytes(8, "little") + text + bytes(32 if content else 0)
+
+    def __call__(self, data):
+        """Reads one file."""
+        self._path.write_bytes(data)
+        self._read(str(self._path))
+
+
 class CaffeNpz:
     """Caffe's blobs as an .npz file."""
 
@@ -216,6 +241,7 @@ class FlagFile:
 READERS = {
     "torch_legacy": TorchLegacy,
     "torch_zip": TorchZip,
+    "safetensors": Safetensors,
     "caffe_npz": CaffeNpz,
     "csv": Csv,
     "index": Index,
