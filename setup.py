@@ -90,6 +90,19 @@ setup(
         # tools/build_docs.sh.
         "docs": ["pdoc>=14.7"],
         "faiss": ["faiss-cpu>=1.7.4"],
+        "parquet": [
+            # The last that works with NumPy 1.
+            f"pyarrow>=14,<22; {REFERENCE}",
+            f"pyarrow>=18; {CURRENT}",
+        ],
+        # The Spark job of docs/embedding_at_scale.md; needs Java 17. pandas 3 needs NumPy 2.
+        "spark": [
+            "pyspark>=3.5",
+            f"pandas>=2,<3; {REFERENCE}",
+            f"pandas>=2.2; {CURRENT}",
+            f"pyarrow>=14,<22; {REFERENCE}",
+            f"pyarrow>=18; {CURRENT}",
+        ],
         "onnx": [
             # Of the versions that go with the numpy and the protobuf of TensorFlow 2.15.
             f"tf2onnx>=1.16,<1.17; {REFERENCE}",

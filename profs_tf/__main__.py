@@ -7,6 +7,7 @@ COMMANDS = {
     "train": "train an embedding, evaluate it on held-out classes, export it",
     "evaluate": "Recall@K, NMI and F1 of an embedder or of saved embeddings",
     "export": "the embedder of a run as SavedModel, TensorFlow Lite or ONNX",
+    "embed": "the embeddings of pictures as NumPy or Parquet files, for other tools",
     "retrieve": "build an index of images, and find the nearest ones to yours",
     "gallery": "an HTML page of queries with their nearest images",
     "check_data": "unreadable files, duplicates and sizes of a data set",

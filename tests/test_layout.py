@@ -6,7 +6,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "profs_tf"
 FILES = sorted(PACKAGE.rglob("*.py"))
-COMMANDS = ("check_data", "evaluate", "export", "gallery", "retrieve", "train")
+COMMANDS = ("check_data", "embed", "evaluate", "export", "gallery", "retrieve", "train")
 # Lower first; what stands in one line may not import each other.
 LAYERS = (
     ("utils", "version"),
@@ -20,6 +20,7 @@ LAYERS = (
     ("callbacks",),
     ("serving",),
     ("search", "visual"),
+    ("shards",),
     ("runs",),
     ("cli",),
     COMMANDS,

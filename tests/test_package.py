@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "profs_tf"
-COMMANDS = {"check_data", "train", "evaluate", "export", "gallery", "retrieve"}
+COMMANDS = {"check_data", "embed", "train", "evaluate", "export", "gallery", "retrieve"}
 MODULES = {
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).replace(".__init__", ""): path
     for path in PACKAGE.rglob("*.py")

@@ -12,7 +12,7 @@ import yaml
 from absl import flags
 
 import profs_tf as profs
-from profs_tf import check_data, evaluate, export, gallery, retrieve, train
+from profs_tf import check_data, embed, evaluate, export, gallery, retrieve, train
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text("utf-8")
@@ -24,6 +24,7 @@ DOCUMENTS = sorted(
 NOTEBOOK = re.search(r"```python\n(import tensorflow as tf, profs_tf.*?)```", TEXT, re.DOTALL).group(1)
 COMMANDS = {
     "profs_tf.check_data": check_data,
+    "profs_tf.embed": embed,
     "profs_tf.evaluate": evaluate,
     "profs_tf.export": export,
     "profs_tf.gallery": gallery,

@@ -1,6 +1,7 @@
 """Defines single flags by their Python type, and checks the values before any work begins."""
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -83,13 +84,14 @@ def split_at_commas(texts: Iterable[str], is_one: Callable[[str], bool] = os.pat
 
 
 def read_lines(argument: str, path: str) -> list[str]:
-    """Returns the lines of a text file that a flag names, without the empty ones.
+    """Returns the lines of the text file that a flag names, without the empty ones; "-": standard input.
 
     Raises:
         ValueError: If the file cannot be read, or is not UTF-8 text.
     """
     try:
-        text = Path(path).expanduser().read_text("utf-8-sig")
+        content = sys.stdin.buffer.read() if path == "-" else Path(path).expanduser().read_bytes()
+        text = content.decode("utf-8-sig")
         if "\0" in text:
             raise UnicodeError("it has zero bytes")
         return [line for line in text.splitlines() if line.strip()]

@@ -43,6 +43,10 @@ class UnreadableImageError(ValueError):
         self.summary = summary
         super().__init__(f"{_RULE}{summary}. {_CURE}")
 
+    def __reduce__(self) -> tuple:
+        """Passes from process to process by its summary, which alone the constructor takes."""
+        return type(self), (self.summary,)
+
 
 def image_dataset(path: tf.Tensor) -> tf.data.Dataset:
     """Returns the dataset of one element, the image of a file, uint8 [H, W, 3]; path: string scalar.
@@ -118,18 +122,29 @@ def read_encoded(path: Union[str, os.PathLike]) -> bytes:
     return reencode_as_png(path)
 
 
-def read_all_encoded(paths: Sequence[Union[str, os.PathLike]]) -> list[bytes]:
+def read_all_encoded(
+    paths: Sequence[Union[str, os.PathLike]], contents: Optional[Sequence[bytes]] = None
+) -> list[bytes]:
     """Returns `read_encoded` of each file; for many small files ten times as fast.
+
+    Args:
+        paths: Of the files.
+        contents: What `read_contents` returned for them; None: they are read.
 
     Raises:
         UnreadableImageError: For the first file that `read_encoded` raises it for.
     """
-    encoded = [_read_bytes(path) for path in paths]
+    encoded = read_contents(paths) if contents is None else contents
     try:
         correct = _all_decode_correctly(tf.constant(encoded, tf.string)).numpy()
     except tf.errors.InvalidArgumentError:
         return [read_encoded(path) for path in paths]
     return [data if plain else reencode_as_png(path) for path, data, plain in zip(paths, encoded, correct)]
+
+
+def read_contents(paths: Sequence[Union[str, os.PathLike]]) -> list[bytes]:
+    """Returns the bytes of each file; raises UnreadableImageError for the first that cannot be opened."""
+    return [_read_bytes(path) for path in paths]
 
 
 @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])

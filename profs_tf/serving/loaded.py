@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Union
+from typing import Optional, Union
 
 import numpy as np
 import tensorflow as tf
@@ -53,13 +53,19 @@ class SavedEmbedder:
         """Embeds pictures in memory, uint8 [B, H, W, 3], to float32 [B, D]."""
         return self._uint8(images=tf.constant(pictures))["embeddings"].numpy()
 
-    def embed_files(self, paths: Sequence[Union[str, os.PathLike]]) -> np.ndarray:
+    def embed_files(
+        self, paths: Sequence[Union[str, os.PathLike]], contents: Optional[Sequence[bytes]] = None
+    ) -> np.ndarray:
         """Embeds picture files to float32 [B, D].
+
+        Args:
+            paths: Of the files.
+            contents: Their bytes; None: they are read.
 
         Raises:
             UnreadableImageError: If a file cannot be read; the message names it.
         """
-        return embed_files(self._encoded, paths)["embeddings"].numpy()
+        return embed_files(self._encoded, paths, contents)["embeddings"].numpy()
 
     def embed_readable_files(
         self, paths: Sequence[Union[str, os.PathLike]]

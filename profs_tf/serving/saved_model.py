@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 import numpy as np
 import tensorflow as tf
@@ -131,15 +131,22 @@ def embed_with_saved(
 
 
 def embed_files(
-    embed: tf.types.experimental.ConcreteFunction, paths: Sequence[Union[str, os.PathLike]]
+    embed: tf.types.experimental.ConcreteFunction,
+    paths: Sequence[Union[str, os.PathLike]],
+    contents: Optional[Sequence[bytes]] = None,
 ) -> dict[str, tf.Tensor]:
     """Embeds picture files by the signature `encoded_images`; returns its outputs.
+
+    Args:
+        embed: The signature.
+        paths: Of the files.
+        contents: Their bytes; None: they are read.
 
     Raises:
         UnreadableImageError: If a file cannot be read; the message names it.
     """
     try:
-        return embed(images=tf.constant(read_all_encoded(paths)))
+        return embed(images=tf.constant(read_all_encoded(paths, contents)))
     except tf.errors.InvalidArgumentError:
         # A file has a valid header and broken contents: Pillow can read it, or names it.
         return embed(images=tf.constant([reencode_as_png(path) for path in paths]))

@@ -15,7 +15,8 @@ import tempfile
 from pathlib import Path
 
 COMMANDS = tuple(
-    f"profs_tf.{name}" for name in ("check_data", "evaluate", "export", "gallery", "retrieve", "train")
+    f"profs_tf.{name}"
+    for name in ("check_data", "embed", "evaluate", "export", "gallery", "retrieve", "train")
 )
 # Imported by the commands only when they need them; pytest is what multiprocessing takes for the main module.
 LATE_IMPORTS = ("matplotlib.pyplot", "sklearn.cluster", "sklearn.decomposition", "pytest")

@@ -1,6 +1,5 @@
 """Two exported embedders and a folder of pictures, for the tests of the index."""
 
-import functools
 from unittest import mock
 
 import numpy as np
@@ -10,8 +9,8 @@ from PIL import Image
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.models.embedder import build_embedder
 from profs_tf.search import source as index_source
-from profs_tf.serving import loaded
 from profs_tf.serving.saved_model import save_embedder
+from tests.helpers.saved_models import loaded_once  # noqa: F401
 
 
 @pytest.fixture(scope="session")
@@ -21,14 +20,6 @@ def embedders(tmp_path_factory):
     for seed in (1, 2):
         save_embedder(build_embedder("conv4", 8, seed=seed), Preprocessing(24, 24), root / f"{seed}")
     return root / "1", root / "2"
-
-
-@pytest.fixture(scope="session", autouse=True)
-def loaded_once():
-    """Loading a SavedModel takes seconds; the tests do not change one."""
-    cached = functools.lru_cache(maxsize=None)(loaded.load_signature)
-    with mock.patch.object(loaded, "load_signature", cached):
-        yield
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Embeddings of many pictures as files for other tools: vector databases, Spark, faiss."""
