@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from profs_tf.optimizers.head_adam import head_adam
     from profs_tf.sampling.batch_sampler import BatchSampler
     from profs_tf.sampling.hncm.sampler import MinedBatchSampler
+    from profs_tf.sampling.plateau.sampler import PlateauBatchSampler
     from profs_tf.search.index import ImageIndex
     from profs_tf.serving.saved_model import save_embedder
 
@@ -38,6 +39,7 @@ _HOMES = {
     "BatchSampler": "profs_tf.sampling.batch_sampler",
     "ImageIndex": "profs_tf.search.index",
     "MinedBatchSampler": "profs_tf.sampling.hncm.sampler",
+    "PlateauBatchSampler": "profs_tf.sampling.plateau.sampler",
     "Preprocessing": "profs_tf.inputs.preprocessing",
     "ProfsCallback": "profs_tf.callbacks.profs",
     "ProfsModel": "profs_tf.models.profs_model",
@@ -55,6 +57,7 @@ __all__ = [
     "BatchSampler",
     "ImageIndex",
     "MinedBatchSampler",
+    "PlateauBatchSampler",
     "Preprocessing",
     "ProfsCallback",
     "ProfsModel",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from profs_tf import BatchSampler, MinedBatchSampler
+from profs_tf import BatchSampler, MinedBatchSampler, PlateauBatchSampler
 from profs_tf.metrics.scores import evaluate, evaluate_in_full
 
 ROOT = Path(__file__).parents[1]
@@ -148,6 +148,7 @@ def test_package_says_that_it_has_types():
     [
         # Mining draws the classes.
         (BatchSampler.__init__, MinedBatchSampler.__init__, {"class_draw"}),
+        (BatchSampler.__init__, PlateauBatchSampler.__init__, set()),
         (evaluate, evaluate_in_full, set()),
     ],
 )

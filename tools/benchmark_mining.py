@@ -24,8 +24,7 @@ import tensorflow as tf
 import profs_tf as profs
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.sampling.batch_sampler import BatchSampler
-from profs_tf.sampling.hncm.feed import StepEmbeddings
-from profs_tf.sampling.hncm.lagged_memory import LaggedMemory
+from profs_tf.sampling.hncm.lagged_memory import LaggedMemory, StepEmbeddings
 from profs_tf.sampling.hncm.sampler import MinedBatchSampler
 from profs_tf.sampling.hncm.selection import ClassMining
 

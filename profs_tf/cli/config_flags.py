@@ -11,10 +11,16 @@ from profs_tf.cli.flag_types import define_flag
 from profs_tf.config import Config
 
 # Fields without effect under some methods, or with losses that have prototypes.
-_OF_REPRESENTATIVES = ("steps_per_projection", "representative_uses", "first_projection_pull")
+_OF_REPRESENTATIVES = (
+    "steps_per_projection",
+    "projection_end",
+    "projection_patience",
+    "representative_uses",
+    "first_projection_pull",
+)
 _OF_REUSE = ("fix_representative_augmentation",)
 _OF_PROJECTIONS = (*_OF_REPRESENTATIVES, "proximal_weight", "proximal_decay")
-_OF_MINING = ("hard_classes_per_seed", "mining_strategy", "mining_lag")
+_OF_MINING = ("hard_classes_per_seed", "mining_strategy")
 # Of effect in batches whose queries are representatives.
 _OF_QUERIES = ("representative_pairs",)
 MOST_NEEDED = "Most needed"
@@ -98,6 +104,8 @@ def unused(config: Config, given_values: dict[str, Any]) -> str:
         given_values: The result of `given`.
     """
     names = () if config.mines_classes else _OF_MINING
+    if not config.mines_classes and config.projection_end == "steps":
+        names = (*names, "mining_lag")
     setting, in_force = f"--method={config.method}", ""
     if config.method == "baseline":
         names, in_force = (*_OF_PROJECTIONS, *names), "; in force: steps_per_projection=1, proximal_weight=0"

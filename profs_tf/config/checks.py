@@ -38,9 +38,34 @@ def check_combinations(config: Config) -> None:
             f"`pretrained` must be left out with `initial_run`, got {config.pretrained}: its weights would "
             "be overwritten."
         )
+    _check_projections(config)
     _check_learning_rate(config)
     _check_head(config)
     _check_execution(config)
+
+
+def _check_projections(config: Config) -> None:
+    """Rejects what does not go with projections that end on a plateau."""
+    if config.projection_end == "steps":
+        if config.projection_patience is not None:
+            raise ValueError(
+                "`projection_patience` must be left out unless `projection_end` is plateau, got "
+                f"{config.projection_patience} with {config.projection_end}."
+            )
+        return
+    for name, needed, reason in (
+        ("method", config.method != "profs_hncm", "its batches wait for embeddings, not for losses"),
+        ("steps_per_execution", config.steps_per_execution == 1, "every step's loss is needed"),
+        (
+            "first_projection_pull",
+            config.first_projection_pull,
+            "it leaves out the pull of M steps, which are not known",
+        ),
+    ):
+        if not needed:
+            raise ValueError(
+                f"`{name}` must not be {getattr(config, name)} with `projection_end` plateau: {reason}."
+            )
 
 
 def _check_learning_rate(config: Config) -> None:

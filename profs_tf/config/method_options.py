@@ -31,6 +31,18 @@ class MethodOptions:
         "C).",
         minimum=1,
     )
+    projection_end: str = option(
+        "steps",
+        "When a projection ends. steps: after M steps. plateau: when the training loss no longer falls, and "
+        "after --steps_per_projection steps at the latest (default: 10 times M); not with profs_hncm.",
+        choices=("steps", "plateau"),
+    )
+    projection_patience: Optional[int] = option(
+        None,
+        "With --projection_end=plateau: a projection ends after so many stretches of ceil(L / C) steps in a "
+        "row whose mean loss is not below its lowest one. Default: 2.",
+        minimum=1,
+    )
     representative_draw: str = option(
         "uniform",
         "uniform: drawn independently for each projection. cyclic: an image is drawn again only after all "
@@ -64,7 +76,8 @@ class MethodOptions:
     )
     mining_lag: int = option(
         4,
-        "With profs_hncm: steps between the newest embeddings used and the batch mined from them.",
+        "With profs_hncm: steps between the newest embeddings used and the batch mined from them; with "
+        "--projection_end=plateau: between the newest loss used and the batch that depends on it.",
         minimum=1,
     )
     proximal_weight: float = option(

@@ -96,10 +96,7 @@ def _batches(
         random = random_streams.generator(sampler.seed, random_streams.VIEW, batch.step)
         views = random.integers(num_views, size=len(batch.indices))
         if fix_representatives and sampler.shares_representatives:
-            k, classes = (
-                sampler.schedule.projection_index(batch.step),
-                batch.labels[: sampler.classes_per_batch],
-            )
+            k, classes = batch.projection_index, batch.labels[: sampler.classes_per_batch]
             random = random_streams.generator(sampler.seed, random_streams.REPRESENTATIVE_VIEW, k)
             views[: len(classes)] = random.integers(num_views, size=sampler.num_classes)[classes]
         yield features.features[views, batch.indices], batch.labels, batch.is_representative

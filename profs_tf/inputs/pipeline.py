@@ -168,7 +168,7 @@ def _projection_draws(sampler: BatchSampler, batch: BatchIndices) -> tuple[np.nd
     """As `_step_draws`, but of a shared representative -1 - k, which is no step, and its class."""
     times, places = _step_draws(sampler, batch)
     if sampler.shares_representatives:
-        times[: sampler.classes_per_batch] = -1 - sampler.schedule.projection_index(batch.step)
+        times[: sampler.classes_per_batch] = -1 - batch.projection_index
         places[: sampler.classes_per_batch] = batch.labels[: sampler.classes_per_batch]
     return times, places
 

@@ -15,7 +15,7 @@ from profs_tf.models.fit_guard import FitGuard
 from profs_tf.models.non_finite import TERMS, FiniteWatch
 from profs_tf.models.proximal import ProximalTerm, ProximalWeight, check_proximal_weight
 from profs_tf.models.saving import LoadableMean, SavedByKeras
-from profs_tf.models.step_outputs import BatchFingerprint, RepresentativeTap
+from profs_tf.models.step_outputs import BatchFingerprint, LossTap, RepresentativeTap
 from profs_tf.utils.legacy_keras import check_keras_2
 
 
@@ -35,6 +35,7 @@ class ProfsModel(SavedByKeras):
         step: int64 scalar variable, optimizer steps taken; the clock of sampler and callback on resuming.
         steps_taken: Its value.
         representative_tap: `RepresentativeTap` that training steps fill, or None without class mining.
+        loss_tap: `LossTap` that training steps fill, or None unless projections end by the loss.
         stop_request: `StopRequest` of several workers, created by `compile`; None elsewhere.
         non_finite_steps: int64 [3] variable of the `finite_watch`; checkpoints hold it.
         finite_watch: `FiniteWatch`, the first steps that were not finite.
@@ -74,6 +75,7 @@ class ProfsModel(SavedByKeras):
         # Every replica reports the loss of the whole batch; Keras would add them up.
         self.distribute_reduction_method = "first"
         self.representative_tap: Optional[RepresentativeTap] = None
+        self.loss_tap: Optional[LossTap] = None
         self.stop_request: Optional[collectives.StopRequest] = None
         self._at_fit_end: list[Callable[[], None]] = []
         self.loss_tracker = LoadableMean(name="loss")
@@ -253,6 +255,8 @@ class ProfsModel(SavedByKeras):
             self.stop_request.exchange()
         if self.representative_tap is not None:
             self.representative_tap.record(labels, embeddings)
+        if self.loss_tap is not None:
+            self.loss_tap.record(loss)
         self.loss_tracker.update_state(loss)
         self.penalty_tracker.update_state(penalty)
         self.batch_fingerprint.record(labels)

@@ -1,4 +1,4 @@
-"""The outputs of a training step that class mining and the callbacks read.
+"""The outputs of a training step that samplers and callbacks read.
 
 Shapes: B images in a batch, C classes in a batch, D embedding dimension.
 """
@@ -33,6 +33,22 @@ class RepresentativeTap:
         count = self.classes.shape[0]
         self.classes.assign(tf.cast(tf.reshape(labels, [-1])[:count], tf.int64))
         self.embeddings.assign(tf.cast(embeddings[:count], tf.float32))
+
+
+class LossTap:
+    """The loss that the last step computed, without the proximal penalty; not a tf.Module either.
+
+    Attributes:
+        loss: float32 scalar variable.
+    """
+
+    def __init__(self) -> None:
+        """Allocates the variable."""
+        self.loss = tf.Variable(0.0, trainable=False, dtype=tf.float32, **PER_REPLICA)
+
+    def record(self, loss: tf.Tensor) -> None:
+        """Keeps the loss; part of the step."""
+        self.loss.assign(loss)
 
 
 class BatchFingerprint:

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from profs_tf.runs.fine_tuning import frozen_batch_norm
 from profs_tf.runs.training_run import TrainingRun
+from profs_tf.sampling.plateau.sampler import PlateauBatchSampler
 
 
 def banner(run: TrainingRun) -> str:
@@ -23,10 +24,17 @@ def banner(run: TrainingRun) -> str:
         f"training: {len(run.train_images):,} images of {run.train_images.num_classes:,} classes, "
         f"{_tested(run)}\n"
         f"batches of {sampler.batch_size}: {sampler.classes_per_batch} classes x {sampler.images_per_class} "
-        f"images, M = {sampler.steps_per_projection} steps a projection, "
+        f"images, {_projections(run)}, "
         f"lambda = {config.effective_proximal_weight:g}\n"
         f"{config.epochs} epochs of {run.steps_per_epoch} steps, beginning at step {run.model.steps_taken}"
     )
+
+
+def _projections(run: TrainingRun) -> str:
+    steps = run.sampler.steps_per_projection
+    if isinstance(run.sampler, PlateauBatchSampler):
+        return f"projections that end on a plateau of the loss, after {steps} steps at the latest"
+    return f"M = {steps} steps a projection"
 
 
 def _head(run: TrainingRun) -> str:

@@ -20,6 +20,7 @@ from profs_tf.runs.fine_tuning import build_optimizer, frozen_batch_norm
 from profs_tf.sampling.batch_sampler import BatchSampler
 from profs_tf.sampling.hncm.sampler import MinedBatchSampler
 from profs_tf.sampling.hncm.selection import ClassMining
+from profs_tf.sampling.plateau.sampler import PlateauBatchSampler
 from profs_tf.sampling.projection_schedule import classes_in_batch, derive_steps_per_projection
 
 
@@ -104,6 +105,8 @@ class SamplingRules(NamedTuple):
     """Which images act as queries: "representatives" or "all"."""
     representative_reuse: bool = True
     """Whether the batches of a projection share its representatives."""
+    ends_on_plateau: bool = False
+    """Whether a plateau of the loss ends a projection."""
 
 
 def sampling_rules(config: Config) -> SamplingRules:
@@ -122,9 +125,10 @@ def sampling_rules(config: Config) -> SamplingRules:
         return SamplingRules(1, "all")
     if config.method == "baseline":
         return SamplingRules(1, loss.baseline_queries)
+    on_plateau = config.projection_end == "plateau"
     if config.method == "proximal":
-        return SamplingRules(config.steps_per_projection, loss.baseline_queries, representative_reuse=False)
-    return SamplingRules(config.steps_per_projection, "representatives")
+        return SamplingRules(config.steps_per_projection, loss.baseline_queries, False, on_plateau)
+    return SamplingRules(config.steps_per_projection, "representatives", ends_on_plateau=on_plateau)
 
 
 def build_sampler(config: Config, image_list: ImageList) -> BatchSampler:
@@ -143,9 +147,10 @@ def build_sampler(config: Config, image_list: ImageList) -> BatchSampler:
     if config.mines_classes:
         mining = ClassMining(config.hard_classes_per_seed, config.mining_strategy)
         return MinedBatchSampler(**common, mining=mining, lag=config.mining_lag)
-    return BatchSampler(
-        **common, representative_reuse=rules.representative_reuse, class_draw=config.class_draw
-    )
+    common.update(representative_reuse=rules.representative_reuse, class_draw=config.class_draw)
+    if rules.ends_on_plateau:
+        return PlateauBatchSampler(**common, patience=config.projection_patience or 2, lag=config.mining_lag)
+    return BatchSampler(**common)
 
 
 def build_loss(config: Config, num_classes: int) -> losses.MetricLoss:

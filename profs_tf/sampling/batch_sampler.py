@@ -31,12 +31,14 @@ class BatchIndices(NamedTuple):
         indices: int64 [B], image indices: the C representatives, then the B-C examples class by class.
         labels: int64 [B], class indices 0 to L-1.
         is_representative: float32 [B], 1 for the images that may act as queries.
+        projection_index: k, the projection that the step is in.
     """
 
     step: int
     indices: np.ndarray
     labels: np.ndarray
     is_representative: np.ndarray
+    projection_index: int
 
 
 class BatchSampler:
@@ -175,10 +177,15 @@ class BatchSampler:
         return np.concatenate([due, visited])
 
     def _make_batch(
-        self, step: int, choose_classes: Callable[[np.random.Generator], np.ndarray]
+        self,
+        step: int,
+        choose_classes: Callable[[np.random.Generator], np.ndarray],
+        projection_index: Optional[int] = None,
     ) -> BatchIndices:
-        drawn_at = self.schedule.projection_index(step) if self.representative_reuse else step
-        representatives = self.representatives(drawn_at)
+        """Returns the batch of a step in a projection, by default that of the schedule."""
+        if projection_index is None:
+            projection_index = self.schedule.projection_index(step)
+        representatives = self.representatives(projection_index if self.representative_reuse else step)
         random = random_streams.generator(self.seed, random_streams.BATCH, step)
         classes = choose_classes(random)
         batch_representatives = representatives[classes]
@@ -191,6 +198,7 @@ class BatchSampler:
             indices=np.concatenate([batch_representatives, batch_examples.ravel()]),
             labels=np.concatenate([classes, np.repeat(classes, self.images_per_class - 1)]).astype(np.int64),
             is_representative=is_representative,
+            projection_index=projection_index,
         )
 
     def iterate_from(self, first_step: int = 0) -> Iterator[BatchIndices]:

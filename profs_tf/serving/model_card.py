@@ -88,13 +88,15 @@ def model_card(
 def _training(config: Config, trained: Trained, tested: str) -> str:
     options = ", ".join(f"{name} = {value}" for name, value in trained.loss_options.items())
     num_shared = len(shared_classes(trained.train_images, trained.test_images))
+    by_loss = config.projection_end == "plateau" and trained.steps_per_projection > 1
+    until_plateau = " at the latest, earlier on a plateau of the loss" if by_loss else ""
     rows = {
         "data": config.dataset,
         "training split": _split(trained.train_images),
         f"{tested} split": f"{_split(trained.test_images)}, {num_shared or 'none'} of which trained",
         "method": _METHODS[config.method],
         "loss": f"{config.loss} ({options})",
-        "steps a projection (M)": trained.steps_per_projection,
+        "steps a projection (M)": f"{trained.steps_per_projection}{until_plateau}",
         "proximal weight (lambda)": f"{config.effective_proximal_weight:g}",
         "batches": f"{config.batch_size} images, {config.images_per_class} of a class",
         "learning rate": f"{config.learning_rate:g}, of the head {config.head_multiplier:g} times as much",

@@ -227,7 +227,9 @@ def test_a_stock_model_is_refused():
 def test_several_steps_in_one_execution_are_refused():
     model = make_model()
     model.compile("sgd", profs.losses.ContrastiveLoss(), steps_per_execution=5)
-    with pytest.raises(ValueError, match="`steps_per_execution` must be 1 with class mining, got 5"):
+    with pytest.raises(
+        ValueError, match="`steps_per_execution` must be 1 with a sampler that mines classes, got 5"
+    ):
         train(model, 10)
 
 

@@ -25,3 +25,8 @@ def test_flags_without_effect_are_named():
         "unused with --method=profs --loss=proxy_nca: steps_per_projection=3, hard_classes_per_seed=2"
         "; in force: steps_per_projection=1"
     )
+    plateau = {"projection_end": "plateau", "mining_lag": 2}
+    assert config_flags.unused(Config(**plateau), plateau) == ""
+    assert config_flags.unused(Config(**plateau, method="baseline"), plateau).startswith(
+        "unused with --method=baseline: projection_end=plateau"
+    )

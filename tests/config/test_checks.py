@@ -38,6 +38,22 @@ from profs_tf.config import Config
             {"train_layers": "head", "initial_run": "run"},
             r"`initial_run` must be left out with `train_layers` head, got run: .*last:N layers\.",
         ),
+        (
+            {"projection_end": "plateau", "method": "profs_hncm"},
+            r"`method` must not be profs_hncm with `projection_end` plateau: its batches wait for embeddings",
+        ),
+        (
+            {"projection_end": "plateau", "steps_per_execution": 5},
+            r"`steps_per_execution` must not be 5 with `projection_end` plateau: every step's loss is needed",
+        ),
+        (
+            {"projection_end": "plateau", "first_projection_pull": False},
+            r"`first_projection_pull` must not be False with `projection_end` plateau: .* not known",
+        ),
+        (
+            {"projection_patience": 3},
+            "`projection_patience` must be left out unless `projection_end` is plateau, got 3 with steps",
+        ),
     ],
 )
 def test_contradictions_are_refused(values, message):

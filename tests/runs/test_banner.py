@@ -1,6 +1,7 @@
 import dataclasses
 
 from profs_tf.runs.banner import banner
+from profs_tf.sampling.plateau.sampler import PlateauBatchSampler
 
 
 def test_says_what_is_trained_on_what(finished_run):
@@ -12,6 +13,12 @@ def test_says_what_is_trained_on_what(finished_run):
     assert third.startswith("batches of 4: 2 classes x 2 images, M = 12 steps a projection, lambda = 0.001")
     assert fourth.startswith("1 epochs of 2 steps, beginning at step ")
     assert f"{first}\n{weights}\n{head}\n{second}\n" in finished_run.printed
+
+
+def test_says_that_projections_end_on_a_plateau(finished_run):
+    sampler = PlateauBatchSampler(finished_run.run.train_images.labels, 4, 2)
+    text = banner(dataclasses.replace(finished_run.run, sampler=sampler))
+    assert "images, projections that end on a plateau of the loss, after 120 steps at the latest, " in text
 
 
 def test_says_what_of_batch_normalization_is_frozen(finished_run):

@@ -17,6 +17,8 @@ from profs_tf.runs.factory import (
     proximal_weight_of,
     sampling_rules,
 )
+from profs_tf.sampling.plateau.projections import PlateauRule
+from profs_tf.sampling.plateau.sampler import PlateauBatchSampler
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +114,9 @@ def test_proximal_trains_on_the_batches_of_the_baseline(loss):
     ours = build_sampler(Config(method="proximal", **options), images)
     baseline = build_sampler(Config(method="baseline", **options), images)
     for step in (0, 1, 6, 7, 100):
-        for got, expected in zip(ours.batch(step), baseline.batch(step)):
+        # Every step of the baseline is a projection of its own.
+        assert baseline.batch(step).projection_index == step
+        for got, expected in zip(ours.batch(step)[:4], baseline.batch(step)[:4]):
             np.testing.assert_array_equal(got, expected)
     assert Config(method="proximal").effective_proximal_weight == 1e-3
 
@@ -127,6 +131,29 @@ def test_one_image_of_a_class_is_refused_unless_the_loss_has_prototypes():
 def test_pairs_of_two_representatives_are_left_out_of_losses_that_have_them(loss):
     built = build_loss(Config(loss=loss, representative_pairs=False), num_classes=3)
     assert built.representative_pairs == (loss != "margin")
+
+
+@pytest.mark.parametrize(
+    ("options", "longest"),
+    [
+        ({}, 10),
+        ({"method": "proximal", "steps_per_projection": 9, "projection_patience": 3}, 9),
+        ({"method": "baseline"}, None),
+        ({"loss": "proxy_nca"}, None),
+    ],
+)
+def test_projections_end_on_a_plateau_where_there_are_projections(options, longest):
+    images = ImageList.from_labels(np.zeros([6, 2, 2, 3], np.uint8), np.repeat(np.arange(3), 2))
+    sampler = build_sampler(
+        Config(projection_end="plateau", batch_size=6, representative_uses=1, mining_lag=2, **options), images
+    )
+    assert isinstance(sampler, PlateauBatchSampler) == (longest is not None)
+    if longest is None:
+        assert sampler.steps_per_projection == 1
+    else:
+        rule = PlateauRule(stretch=1, patience=options.get("projection_patience", 2), longest=longest)
+        assert (sampler.rule, sampler.lag) == (rule, 2)
+        assert sampler.representative_reuse == (options.get("method") != "proximal")
 
 
 @pytest.mark.parametrize("options", [{}, {"steps_per_projection": 7}, {"method": "proximal"}])

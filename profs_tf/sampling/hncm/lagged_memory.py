@@ -5,40 +5,49 @@ Shapes: L classes, C classes in a batch, D embedding dimension.
 
 import collections
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple, Union
 
 import numpy as np
 
-from profs_tf.sampling.hncm.feed import StepEmbeddings
 from profs_tf.sampling.hncm.memory import ClassMemory
+from profs_tf.sampling.lagged.history import LaggedHistory
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
-class LaggedMemory:
-    """The memory that the next batch is mined from, and the messages of later steps.
-
-    The trainer keeps one for its checkpoints, because the sampler's memory runs ahead of training by a few
-    batches.
+class StepEmbeddings(NamedTuple):
+    """The embeddings that a step computed for its representatives, or the loss's prototypes after the step.
 
     Attributes:
-        memory: A `ClassMemory` of the messages that the next batch may use.
-        pending: The messages after these, at most ``lag - 1``.
+        step: t.
+        classes: int64 [C], or None for all L.
+        embeddings: float32 [C, D], or [L, D].
     """
+
+    step: int
+    classes: Union[np.ndarray, "tf.Tensor", None]
+    embeddings: Union[np.ndarray, "tf.Tensor"]
+
+
+class LaggedMemory(LaggedHistory[ClassMemory, StepEmbeddings]):
+    """The memory that the next batch is mined from, and the messages of later steps."""
 
     def __init__(self, num_classes: int, embedding_dim: int, lag: int) -> None:
         """Creates the state before the first step, with an empty memory."""
-        self.memory = ClassMemory(num_classes, embedding_dim)
-        self.pending: collections.deque[StepEmbeddings] = collections.deque()
-        self._lag = lag
+        super().__init__(ClassMemory(num_classes, embedding_dim), lag)
 
-    def add(self, message: StepEmbeddings) -> None:
-        """Adds the message of the step that was just taken; O(C D), with prototypes O(L).
+    @staticmethod
+    def store(memory: ClassMemory, message: StepEmbeddings) -> None:
+        """Takes a step's embeddings, or all prototypes, into a memory; O(C D), with prototypes O(L).
 
         Raises:
-            ValueError: If embeddings that the memory takes in are not finite.
+            ValueError: If embeddings are not finite.
         """
-        self.pending.append(message)
-        # The next batch, of message.step + 1, is mined from the messages up to message.step + 1 - lag.
-        while self.pending and self.pending[0].step <= message.step + 1 - self._lag:
-            store(self.memory, self.pending.popleft())
+        if message.classes is None:
+            memory.replace(message.embeddings)
+        else:
+            memory.update(np.asarray(message.classes), np.asarray(message.embeddings))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Returns the state as arrays by name, for a checkpoint.
@@ -75,11 +84,3 @@ class LaggedMemory:
                     arrays[f"embeddings_{position}"],
                 )
             )
-
-
-def store(memory: ClassMemory, message: StepEmbeddings) -> None:
-    """Takes a step's embeddings, or all prototypes, into a memory."""
-    if message.classes is None:
-        memory.replace(message.embeddings)
-    else:
-        memory.update(np.asarray(message.classes), np.asarray(message.embeddings))

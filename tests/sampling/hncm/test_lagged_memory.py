@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from profs_tf.sampling.hncm.feed import StepEmbeddings
-from profs_tf.sampling.hncm.lagged_memory import LaggedMemory
+from profs_tf.sampling.hncm.lagged_memory import LaggedMemory, StepEmbeddings
 
 LAG = 3
 

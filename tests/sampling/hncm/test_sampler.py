@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from profs_tf.sampling.batch_sampler import BatchSampler
-from profs_tf.sampling.hncm.feed import StalledTrainingError, StepEmbeddings
-from profs_tf.sampling.hncm.lagged_memory import LaggedMemory
+from profs_tf.sampling.hncm.lagged_memory import LaggedMemory, StepEmbeddings
 from profs_tf.sampling.hncm.memory import ClassMemory
 from profs_tf.sampling.hncm.sampler import MinedBatchSampler
 from profs_tf.sampling.hncm.selection import ClassMining
+from profs_tf.sampling.lagged.feed import StalledTrainingError
 
 LABELS = np.repeat(np.arange(20), 3)
 DIM, LAG = 4, 3
@@ -113,9 +113,7 @@ def test_closing_ends_a_waiting_sampler():
 def test_a_stalled_trainer_ends_in_an_error():
     sampler = make_sampler()
     sampler.begin(0, LaggedMemory(20, DIM, LAG), stall_seconds=0.2)
-    with pytest.raises(
-        StalledTrainingError, match=r"No embeddings of step 0 arrived within 0 s.*ProfsCallback"
-    ):
+    with pytest.raises(StalledTrainingError, match=r"Nothing of step 0 arrived within 0 s.*ProfsCallback"):
         list(sampler)
 
 
@@ -125,7 +123,7 @@ def test_iterating_without_a_training_is_refused():
 
 
 def test_a_single_batch_is_no_function_of_the_step():
-    with pytest.raises(TypeError, match="Batch 3 depends on the embeddings of earlier steps"):
+    with pytest.raises(TypeError, match="Batch 3 depends on what earlier steps computed"):
         make_sampler().batch(3)
 
 

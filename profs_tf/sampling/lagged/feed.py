@@ -1,40 +1,29 @@
-"""A queue that carries each step's embeddings from the trainer's thread to the sampler's.
-
-Shapes: L classes, C classes in a batch, D embedding dimension.
-"""
+"""A queue that carries what each step computed from the trainer's thread to the sampler's."""
 
 import collections
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple, Optional, Union
-
-import numpy as np
-
-if TYPE_CHECKING:
-    import tensorflow as tf
+from typing import Generic, Optional, Protocol, TypeVar
 
 _POLL_SECONDS = 1.0
 
 
-class StepEmbeddings(NamedTuple):
-    """The embeddings that a step computed for its representatives, or the loss's prototypes after the step.
+class StepMessage(Protocol):
+    """What a step computed."""
 
-    Attributes:
-        step: t.
-        classes: int64 [C], or None for all L.
-        embeddings: float32 [C, D], or [L, D].
-    """
+    @property
+    def step(self) -> int:
+        """Its t."""
 
-    step: int
-    classes: Union[np.ndarray, "tf.Tensor", None]
-    embeddings: Union[np.ndarray, "tf.Tensor"]
+
+Message = TypeVar("Message", bound=StepMessage)
 
 
 class StalledTrainingError(RuntimeError):
-    """The embeddings of a step did not arrive in time."""
+    """What a step computed did not arrive in time."""
 
 
-class EmbeddingFeed:
+class StepFeed(Generic[Message]):
     """Messages of consecutive steps; the trainer puts them and the sampler takes them, each in its thread.
 
     Waiting for a message times out only while the trainer is in a step (`is_stepping`): between steps it may
@@ -55,12 +44,12 @@ class EmbeddingFeed:
         self.is_stepping = True
         self.next_step = next_step
         self._next_put = next_step
-        self._messages: collections.deque[StepEmbeddings] = collections.deque()
+        self._messages: collections.deque[Message] = collections.deque()
         self._changed = threading.Condition()
         self._is_closed = False
         self._stall_seconds = stall_seconds
 
-    def put(self, message: StepEmbeddings) -> None:
+    def put(self, message: Message) -> None:
         """Appends a step's message; never waits.
 
         Raises:
@@ -73,7 +62,7 @@ class EmbeddingFeed:
             self._messages.append(message)
             self._changed.notify_all()
 
-    def take(self) -> Optional[StepEmbeddings]:
+    def take(self) -> Optional[Message]:
         """Waits for the next message and returns it; None once the feed is closed.
 
         Raises:
@@ -89,8 +78,8 @@ class EmbeddingFeed:
                 waited += time.monotonic() - begin if self.is_stepping else 0.0
                 if waited > self._stall_seconds:
                     raise StalledTrainingError(
-                        f"No embeddings of step {self._next_put} arrived within {self._stall_seconds:.0f} s. "
-                        "With class mining, `fit` needs ProfsCallback with this sampler."
+                        f"Nothing of step {self._next_put} arrived within {self._stall_seconds:.0f} s. "
+                        "With this sampler, `fit` needs ProfsCallback with it."
                     )
             self.next_step += 1
             return self._messages.popleft()

@@ -3,7 +3,8 @@ import time
 
 import pytest
 
-from profs_tf.sampling.hncm.feed import EmbeddingFeed, StalledTrainingError, StepEmbeddings
+from profs_tf.sampling.hncm.lagged_memory import StepEmbeddings
+from profs_tf.sampling.lagged.feed import StalledTrainingError, StepFeed
 
 
 def message(step):
@@ -11,7 +12,7 @@ def message(step):
 
 
 def test_messages_arrive_in_order_in_another_thread():
-    feed, taken = EmbeddingFeed(3), []
+    feed, taken = StepFeed(3), []
     thread = threading.Thread(target=lambda: taken.extend(iter(feed.take, None)))
     thread.start()
     for step in range(3, 9):
@@ -24,12 +25,12 @@ def test_messages_arrive_in_order_in_another_thread():
 
 
 def test_a_step_without_a_message_times_out():
-    with pytest.raises(StalledTrainingError, match="No embeddings of step 7 arrived within 0 s"):
-        EmbeddingFeed(7, stall_seconds=0.1).take()
+    with pytest.raises(StalledTrainingError, match="Nothing of step 7 arrived within 0 s"):
+        StepFeed(7, stall_seconds=0.1).take()
 
 
 def test_an_evaluation_between_steps_is_no_stall():
-    feed = EmbeddingFeed(0, stall_seconds=0.1)
+    feed = StepFeed(0, stall_seconds=0.1)
     feed.is_stepping = False
     timer = threading.Timer(1.5, lambda: feed.put(StepEmbeddings(0, [0], [[0.0]])))
     timer.start()
@@ -38,6 +39,6 @@ def test_an_evaluation_between_steps_is_no_stall():
 
 
 def test_messages_out_of_order_are_refused():
-    feed = EmbeddingFeed(4)
+    feed = StepFeed(4)
     with pytest.raises(ValueError, match="`message` must be of step 4, got step 5"):
         feed.put(StepEmbeddings(5, [], []))

@@ -1,0 +1,1 @@
+"""Projections that end on a plateau of the loss."""
