@@ -14,7 +14,8 @@ from profs_tf.cli import data_flags
 from profs_tf.cli.command import run
 from profs_tf.cli.flag_types import check_values, define_flag, read_lines, split_at_commas
 from profs_tf.metrics.exact.embeddings import DISTANCES
-from profs_tf.search.index import SEARCHES, ImageIndex, Neighbor, check_files
+from profs_tf.search.index import SEARCHES, ImageIndex, Neighbor
+from profs_tf.search.queries import check_files
 from profs_tf.serving.saved_model import check_saved_model
 from profs_tf.visual.strip import draw_strip
 
@@ -67,8 +68,10 @@ def main(values: flags.FlagValues) -> None:
         raise ValueError("`index` must name the folder of the index. Pass --index=FOLDER.")
     check_values(values, least={"batch_size": 1, "k": 1}, files=("strip",))
     listed = read_lines("query_list", values.query_list) if values.query_list else []
-    files = [*split_at_commas(values.query), *listed]
-    check_files(files)
+    files = split_at_commas(values.query)
+    check_files(files, "query")
+    check_files(listed, "query_list")
+    files += listed
     searches = bool(files or values.indexed)
     names_data = bool(data_flags.given(values)) or values["split"].present
     if values.folder and names_data:

@@ -30,6 +30,9 @@ _TRANSPARENT_MODES = ("RGBA", "RGBa", "LA", "La", "PA")
 ImageOrPath = Union[str, os.PathLike, np.ndarray]
 """The path of an image file, or the image, uint8 `[H, W, 3]`."""
 
+FileOrBytes = Union[str, os.PathLike, bytes]
+"""The path of an image file, or the bytes of one."""
+
 
 class UnreadableImageError(ValueError):
     """An image file cannot be read; the message names it and the reason.
@@ -38,10 +41,11 @@ class UnreadableImageError(ValueError):
         summary: File and reason, without the advice.
     """
 
-    def __init__(self, summary: str) -> None:
-        """Makes the error of "FILE: REASON"."""
+    def __init__(self, summary: str, argument: Optional[str] = None) -> None:
+        """Makes the error of "FILE: REASON"; `argument` is the argument that names the file."""
         self.summary = summary
-        super().__init__(f"{_RULE}{summary}. {_CURE}")
+        rule = f"`{argument}` must name image files that can be read, got " if argument else _RULE
+        super().__init__(f"{rule}{summary}. {'Correct the path.' if argument else _CURE}")
 
     def __reduce__(self) -> tuple:
         """Passes from process to process by its summary, which alone the constructor takes."""
@@ -66,8 +70,8 @@ def _read_by_pillow_in_graph(path: tf.Tensor) -> tf.Tensor:
     return tf.ensure_shape(image, [None, None, 3])
 
 
-def read_image(path: Union[str, os.PathLike]) -> np.ndarray:
-    """Returns the image of a file, uint8 [H, W, 3], equal to that of `image_dataset`.
+def read_image(path: FileOrBytes) -> np.ndarray:
+    """Returns the image of a file or of its bytes, uint8 [H, W, 3], equal to that of `image_dataset`.
 
     Raises:
         UnreadableImageError: If it cannot be read.
@@ -89,7 +93,7 @@ def reading_problem(path: Union[str, os.PathLike]) -> Optional[str]:
     return None
 
 
-def read_by_pillow(path: Union[str, os.PathLike]) -> np.ndarray:
+def read_by_pillow(path: FileOrBytes) -> np.ndarray:
     """Returns the image of a file as Pillow decodes it, uint8 [H, W, 3]: upright, composited on white.
 
     Gray images of 16 bits are scaled to eight.
@@ -98,16 +102,32 @@ def read_by_pillow(path: Union[str, os.PathLike]) -> np.ndarray:
         UnreadableImageError: If it cannot be read.
     """
     try:
-        with Image.open(path) as file:
-            if file.width * file.height > MAX_PIXELS:
-                raise Image.DecompressionBombError
-            return _to_rgb(ImageOps.exif_transpose(file))
+        with Image.open(io.BytesIO(path) if isinstance(path, bytes) else path) as file:
+            return _upright(file)
     # Pillow passes on whatever its parsers raise: SyntaxError, struct.error, zlib.error and others.
     except Exception as error:
         raise _unreadable(path, error) from error
 
 
-def read_encoded(path: Union[str, os.PathLike]) -> bytes:
+def convert_pillow(image: Image.Image) -> np.ndarray:
+    """Returns an image of Pillow as `read_by_pillow` returns that of a file, uint8 [H, W, 3].
+
+    Raises:
+        UnreadableImageError: If it is opened from a file whose contents cannot be read.
+    """
+    try:
+        return _upright(image)
+    except Exception as error:
+        raise _unreadable(getattr(image, "filename", "") or "an image of Pillow", error) from error
+
+
+def _upright(image: Image.Image) -> np.ndarray:
+    if image.width * image.height > MAX_PIXELS:
+        raise Image.DecompressionBombError
+    return _to_rgb(ImageOps.exif_transpose(image))
+
+
+def read_encoded(path: FileOrBytes) -> bytes:
     """Returns bytes that `tf_decoding.decode` decodes to the file's image: its own, or a PNG file's.
 
     A file with a valid header and corrupt contents is returned as it is: decoding it fails.
@@ -122,9 +142,7 @@ def read_encoded(path: Union[str, os.PathLike]) -> bytes:
     return reencode_as_png(path)
 
 
-def read_all_encoded(
-    paths: Sequence[Union[str, os.PathLike]], contents: Optional[Sequence[bytes]] = None
-) -> list[bytes]:
+def read_all_encoded(paths: Sequence[FileOrBytes], contents: Optional[Sequence[bytes]] = None) -> list[bytes]:
     """Returns `read_encoded` of each file; for many small files ten times as fast.
 
     Args:
@@ -142,7 +160,7 @@ def read_all_encoded(
     return [data if plain else reencode_as_png(path) for path, data, plain in zip(paths, encoded, correct)]
 
 
-def read_contents(paths: Sequence[Union[str, os.PathLike]]) -> list[bytes]:
+def read_contents(paths: Sequence[FileOrBytes]) -> list[bytes]:
     """Returns the bytes of each file; raises UnreadableImageError for the first that cannot be opened."""
     return [_read_bytes(path) for path in paths]
 
@@ -152,7 +170,7 @@ def _all_decode_correctly(encoded: tf.Tensor) -> tf.Tensor:
     return tf.map_fn(decodes_correctly, encoded, fn_output_signature=tf.bool)
 
 
-def reencode_as_png(path: Union[str, os.PathLike]) -> bytes:
+def reencode_as_png(path: FileOrBytes) -> bytes:
     """Returns the file's image, read by Pillow, as the bytes of a PNG file.
 
     Raises:
@@ -179,23 +197,25 @@ def naming_unreadable_files() -> Iterator[None]:
         raise UnreadableImageError(found.group(1)) from error
 
 
-def _read_bytes(path: Union[str, os.PathLike]) -> bytes:
+def _read_bytes(path: FileOrBytes) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return path if isinstance(path, bytes) else Path(path).read_bytes()
     except OSError as error:
         raise _unreadable(path, error) from error
 
 
-def _unreadable(path: Union[str, os.PathLike], error: Exception) -> UnreadableImageError:
+def _unreadable(path: FileOrBytes, error: Exception) -> UnreadableImageError:
     if isinstance(error, (Image.DecompressionBombError, Image.DecompressionBombWarning)):
         reason = _TOO_LARGE
     elif isinstance(error, UnidentifiedImageError):
-        reason = "it is in no known format" if os.path.getsize(path) else "it is empty"
+        size = len(path) if isinstance(path, bytes) else os.path.getsize(path)
+        reason = "it is in no known format" if size else "it is empty"
     elif isinstance(error, OSError) and error.strerror:
         reason = error.strerror
     else:
         reason = f"{error or type(error).__name__}"
-    return UnreadableImageError(f"{path}: {' '.join(reason.split())}")
+    name = f"{len(path):,} bytes" if isinstance(path, bytes) else path
+    return UnreadableImageError(f"{name}: {' '.join(reason.split())}")
 
 
 def _to_rgb(image: Image.Image) -> np.ndarray:

@@ -17,19 +17,15 @@ from typing import NamedTuple, Optional, Union
 import numpy as np
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.inputs.decoding import ImageOrPath, UnreadableImageError
 from profs_tf.metrics.neighbors import NearestSearch, Own, check_k
 from profs_tf.metrics.neighbors_faiss import FaissSearch
 from profs_tf.search.builder import build_index
+from profs_tf.search.queries import Queries, Query, check_files, embed_queries, list_queries
 from profs_tf.search.source import size_and_mtime
 from profs_tf.search.storage import IndexFolder
 from profs_tf.serving.loaded import SavedEmbedder
 
 SEARCHES = ("exact", "faiss")
-
-# Query files that are embedded at once.
-_BATCH_SIZE = 64
-_Batch = Union[np.ndarray, list[Union[str, os.PathLike]]]
 
 
 class Neighbor(NamedTuple):
@@ -79,6 +75,7 @@ class ImageIndex:
         self.embeddings = folder.open_array(manifest, "embeddings", (len(self.names), self.embedding_dim))
         self._stamps = list(zip(table["sizes"], table["mtimes_ns"]))
         self._pictures = folder.open_array(manifest, "pictures") if "pictures" in manifest else None
+        self._embedders: dict[str, SavedEmbedder] = {}
         self._searches: dict[tuple[str, str], Union[NearestSearch, FaissSearch]] = {}
 
     @classmethod
@@ -143,7 +140,7 @@ class ImageIndex:
 
     def query(
         self,
-        pictures: Iterable[ImageOrPath],
+        queries: Queries,
         k: int = 8,
         *,
         embedder: Optional[Union[str, os.PathLike]] = None,
@@ -151,35 +148,35 @@ class ImageIndex:
         search: str = "exact",
         exclude_self: bool = True,
     ) -> list[list[Neighbor]]:
-        """Finds the images nearest to pictures.
+        """Finds the images nearest to other images, or to embeddings.
 
         Args:
-            pictures: Paths of picture files, or uint8 `[H, W, 3]` arrays.
+            queries: One query or many, of any kind: the path of an image file, the bytes of one, an image of
+                Pillow, a uint8 `[H, W, 3]` array, or an embedding, float `[D]`. Also uint8 `[Q, H, W, 3]` or
+                float `[Q, D]`.
             k: Neighbors of each query.
             embedder: Folder of the SavedModel; None: the path at which it was when the index was built.
+                Loaded once; not needed for embeddings.
             distance: "euclidean" or "cosine".
             search: "exact", or "faiss" if it is installed.
             exclude_self: Whether a file that is in the index is excluded from its own neighbors.
 
         Returns:
-            A list of Q lists of k `Neighbor`, the nearest first. O(N D) time a query.
+            A list of Q lists, also for one query, of k `Neighbor`, the nearest first. O(N D) time a query.
 
         Raises:
-            ValueError: If the embedder is not the index's, there are no pictures, or k is out of range.
-            UnreadableImageError: If a picture cannot be read; the message names it.
+            ValueError: If the embedder is not the index's, there are no queries, an array is neither image
+                nor embedding, or k is out of range.
+            TypeError: If a query is neither path, bytes, image nor array.
+            UnreadableImageError: If an image cannot be read; the message names it.
         """
-        pictures = list(pictures)
-        if not pictures:
-            raise ValueError("`pictures` must hold at least one picture, got none.")
-        check_files(pictures)
-        own = np.array([self.position_of(picture) if exclude_self else -1 for picture in pictures])
+        listed = list_queries(queries)
+        check_files(listed)
+        own = np.array([self.position_of(query) if exclude_self else -1 for query in listed])
         check_k(k, len(self), own)
-        model = self._checked_embedder(embedder or self.embedder)
-        parts = [
-            model.embed_files(batch) if isinstance(batch, list) else model.embed_pictures(batch[None])
-            for batch in _batches(pictures)
-        ]
-        return self._neighbors(np.concatenate(parts), k, own, distance, search)
+        open_embedder = functools.partial(self._checked_embedder, embedder or self.embedder)
+        embeddings = embed_queries(listed, open_embedder, self.embedding_dim)
+        return self._neighbors(embeddings, k, own, distance, search)
 
     def query_indexed(
         self,
@@ -213,9 +210,9 @@ class ImageIndex:
             return self._pictures[position]
         return os.path.join(self.root, self.names[position])
 
-    def position_of(self, picture: ImageOrPath) -> int:
-        """Returns the position of a picture file in the index, or -1 if it is not indexed."""
-        if isinstance(picture, np.ndarray):
+    def position_of(self, picture: Query) -> int:
+        """Returns the position of a picture file in the index, or -1 if it is not indexed, or no path."""
+        if not isinstance(picture, (str, os.PathLike)):
             return -1
         # First as a link that was itself indexed, then as its target.
         found = self._positions.get(_resolve_folder(os.fspath(picture)), -1)
@@ -236,12 +233,16 @@ class ImageIndex:
         return {path: position for position, path in enumerate(paths)}
 
     def _checked_embedder(self, path: Union[str, os.PathLike]) -> SavedEmbedder:
+        key = os.fspath(path)
+        if key in self._embedders:
+            return self._embedders[key]
         model = SavedEmbedder(path)
         if model.sha256 != self.embedder_sha256:
             raise ValueError(
                 f"`embedder` must be the one of the index {self.path}, SHA-256 {self.embedder_sha256}, "
                 f"got {path} with {model.sha256}. Rebuild the index with it and `overwrite=True`."
             )
+        self._embedders[key] = model
         return model
 
     def _neighbors(
@@ -261,32 +262,6 @@ class ImageIndex:
             ]
             for row in zip(*(values.tolist() for values in found))
         ]
-
-
-def check_files(pictures: Iterable[ImageOrPath]) -> None:
-    """Raises UnreadableImageError for the first picture file that cannot be opened; reads none of them."""
-    for picture in pictures:
-        if isinstance(picture, np.ndarray):
-            continue
-        try:
-            with open(picture, "rb"):
-                pass
-        except OSError as error:
-            raise UnreadableImageError(f"{picture}: {error.strerror}") from error
-
-
-def _batches(pictures: list[ImageOrPath]) -> list[_Batch]:
-    """Groups successive files into batches; every array, whose size may differ, is a batch of its own."""
-    batches: list[_Batch] = []
-    for picture in pictures:
-        last = batches[-1] if batches else None
-        if isinstance(picture, np.ndarray):
-            batches.append(picture)
-        elif isinstance(last, list) and len(last) < _BATCH_SIZE:
-            last.append(picture)
-        else:
-            batches.append([picture])
-    return batches
 
 
 def _resolve_folder(path: str) -> str:

@@ -15,7 +15,7 @@ from typing import Optional, Union
 import numpy as np
 import tensorflow as tf
 
-from profs_tf.inputs.decoding import UnreadableImageError, read_encoded, reencode_as_png
+from profs_tf.inputs.decoding import FileOrBytes, UnreadableImageError, read_encoded, reencode_as_png
 from profs_tf.serving.saved_model import (
     DESCRIPTION,
     ENCODED_SIGNATURE,
@@ -54,9 +54,9 @@ class SavedEmbedder:
         return self._uint8(images=tf.constant(pictures))["embeddings"].numpy()
 
     def embed_files(
-        self, paths: Sequence[Union[str, os.PathLike]], contents: Optional[Sequence[bytes]] = None
+        self, paths: Sequence[FileOrBytes], contents: Optional[Sequence[bytes]] = None
     ) -> np.ndarray:
-        """Embeds picture files to float32 [B, D].
+        """Embeds picture files, or the bytes of some, to float32 [B, D].
 
         Args:
             paths: Of the files.

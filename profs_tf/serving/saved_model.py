@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.inputs.decoding import read_all_encoded, reencode_as_png
+from profs_tf.inputs.decoding import FileOrBytes, read_all_encoded, reencode_as_png
 from profs_tf.inputs.preprocessing import Preprocessing, prepare_for_evaluation
 from profs_tf.inputs.tf_decoding import decode
 from profs_tf.utils.errors import first_line
@@ -132,10 +132,10 @@ def embed_with_saved(
 
 def embed_files(
     embed: tf.types.experimental.ConcreteFunction,
-    paths: Sequence[Union[str, os.PathLike]],
+    paths: Sequence[FileOrBytes],
     contents: Optional[Sequence[bytes]] = None,
 ) -> dict[str, tf.Tensor]:
-    """Embeds picture files by the signature `encoded_images`; returns its outputs.
+    """Embeds picture files, or the bytes of some, by the signature `encoded_images`; returns its outputs.
 
     Args:
         embed: The signature.

@@ -191,7 +191,10 @@ def test_unreadable_pictures_are_named(whole_run, pictures, tmp_path, monkeypatc
         (["--index={0}", "--folder={0}", "--dataset=emoji"], "--folder must be left out with --dataset"),
         (["--index={1}", "--indexed=nobody"], "--indexed must be names in the index or indices in 0..59"),
         (["--index={1}", "--indexed=0", "--k=60"], "--k must be <= 59"),
-        (["--index={1}", "--query={0}/no.png"], "no.png: No such file"),
+        (
+            ["--index={1}", "--query={0}/no.png"],
+            "--query must name image files that can be read, got {0}/no.png: No such file",
+        ),
         (["--index={1}", "--query_list={0}/no.txt"], "--query_list must be a text file in UTF-8"),
         (["--index={1}", "--query_list={1}/embeddings.npy"], "--query_list must be a text file in UTF-8"),
         (["--index={1}", "--query_list={0}/zeros.txt"], "--query_list must be a text file in UTF-8"),
@@ -200,4 +203,4 @@ def test_unreadable_pictures_are_named(whole_run, pictures, tmp_path, monkeypatc
 def test_bad_use_is_refused(arguments, message, indexed, tmp_path, monkeypatch, capsys):
     (tmp_path / "zeros.txt").write_bytes(b"a\0.png\n")
     words = [argument.format(tmp_path, indexed[0]) for argument in arguments]
-    assert message in run_here(monkeypatch, capsys, *words, expected=2).err
+    assert message.format(tmp_path) in run_here(monkeypatch, capsys, *words, expected=2).err

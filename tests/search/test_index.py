@@ -78,7 +78,7 @@ def test_a_data_set_of_files_keeps_its_classes(pictures, embedders, tmp_path):
 def test_bad_queries_are_refused(pictures, embedders, tmp_path):
     index = build(pictures, embedders[0], tmp_path / "index")
     for call, message in (
-        (lambda: index.query([]), "`pictures` must hold at least one picture"),
+        (lambda: index.query([]), "`queries` must hold at least one query"),
         (lambda: index.query([pictures / "0/00.png"], k=40), "`k` must be <= 39"),
         (lambda: index.query([pictures / "0/00.png"], embedder=embedders[1]), "must be the one of the index"),
         (lambda: index.query_indexed([0], search="guess"), "`search` must be one of exact, faiss"),
