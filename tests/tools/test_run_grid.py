@@ -143,6 +143,18 @@ def test_finished_runs_are_skipped_and_nothing_is_written_again(place):
     assert (place.results.stat().st_mtime_ns, place.results.read_bytes()) == before
 
 
+def test_a_run_that_filled_in_what_was_left_open_is_finished(place, capsys):
+    assert place.run() == 0
+    path = place.runs / NAMES[0] / "config.json"
+    filled = {"freeze_batch_norm": "none", "head_init": "random", "pretrained": "folder/weights.ckpt"}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **filled}))
+    assert place.run() == 0
+    assert len(place.calls()) == len(NAMES)
+    # What the grid asks for must be what the run has.
+    assert place.run("--flag=--head_init=pca") == 2
+    assert "`head_init` must be 'random' as in the run" in capsys.readouterr().err
+
+
 def test_lines_that_a_kill_kept_from_the_results_are_added(place):
     assert place.run() == 0
     whole = place.rows()

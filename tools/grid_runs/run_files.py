@@ -17,6 +17,8 @@ from profs_tf.utils.files import write_atomically
 FINISHED, RESUMED, RESTARTED, NEW = "finished", "resumes", "restarts", "new"
 # The locations of data and caches do not change what a run computes.
 _PLACES = ("output_dir", "data_dir", "cache", "cache_dir")
+# Options that a new run fills in where they are left open -> the open value; config.json has the other.
+_LEFT_OPEN = {"pretrained": None, "freeze_batch_norm": "auto", "head_init": None}
 _LOG_TAIL_LINES = 20
 
 
@@ -65,6 +67,8 @@ class RunFiles:
         saved = dataclasses.asdict(self.folder.read_config())
         asked = dataclasses.asdict(self.run.config(self.folder.path))
         for name in asked:
+            if name in _LEFT_OPEN and asked[name] == _LEFT_OPEN[name]:
+                continue
             # As JSON, which has no tuples.
             if name not in _PLACES and json.dumps(saved[name]) != json.dumps(asked[name]):
                 raise ValueError(
