@@ -165,7 +165,7 @@ def read_contents(paths: Sequence[FileOrBytes]) -> list[bytes]:
     return [_read_bytes(path) for path in paths]
 
 
-@tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+@tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
 def _all_decode_correctly(encoded: tf.Tensor) -> tf.Tensor:
     return tf.map_fn(decodes_correctly, encoded, fn_output_signature=tf.bool)
 

@@ -26,6 +26,8 @@ _AUGMENTATION = 0x5EED
 # Images in memory of up to this many bytes become a TensorFlow constant, which tf.data copies again for each
 # iterator. Of larger arrays, single images are passed as they are needed.
 _LARGEST_COPY = 2**28
+# The functions of a pipeline have no control flow that depends on tensors: AutoGraph would only take time.
+_as_it_is = tf.autograph.experimental.do_not_convert
 
 
 def train_pipeline(
@@ -193,7 +195,7 @@ def _map_images(
     # Each dataset has one element, so interleaving keeps the order, whatever the number of cores. It is built
     # anew for each image, so it only decodes.
     decoded = dataset.interleave(
-        lambda index, *rest: image_dataset(paths[index]).map(lambda image: (image, index, *rest)),
+        _as_it_is(lambda index, *rest: image_dataset(paths[index]).map(lambda image: (image, index, *rest))),
         num_parallel_calls=tf.data.AUTOTUNE,
         deterministic=True,
     )
@@ -201,7 +203,7 @@ def _map_images(
 
 
 def _map_in_order(dataset: tf.data.Dataset, function: Callable[..., Any]) -> tf.data.Dataset:
-    return dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    return dataset.map(_as_it_is(function), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
 def _box_cropper(image_list: ImageList) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:

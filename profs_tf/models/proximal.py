@@ -102,7 +102,7 @@ class ProximalTerm(tf.Module):
         )
         self.lagged = False
         self.in_use = False
-        self._swap = tf.function(self._assign_anchors)
+        self._swap = tf.function(self._assign_anchors, autograph=False)
 
     @property
     def is_active(self) -> bool:

@@ -25,6 +25,8 @@ UINT8_SIGNATURE = "uint8_images"
 ENCODED_SIGNATURE = "encoded_images"
 # In the folder that SavedModel leaves to the users: what of an embedder its weights do not tell.
 DESCRIPTION = "assets.extra/embedder.json"
+# AutoGraph would take a second to find no control flow in the preprocessing; a backbone may have some.
+_as_it_is = tf.autograph.experimental.do_not_convert
 
 
 def save_embedder(
@@ -64,7 +66,7 @@ def save_embedder(
     def embed_encoded(images: tf.Tensor) -> dict[str, tf.Tensor]:
         crop = preprocessing.crop
         prepared = tf.map_fn(
-            lambda encoded: prepare_for_evaluation(decode(encoded), preprocessing),
+            _as_it_is(lambda encoded: prepare_for_evaluation(decode(encoded), preprocessing)),
             images,
             fn_output_signature=tf.TensorSpec([crop, crop, 3], tf.uint8),
         )
@@ -189,7 +191,7 @@ def _prepare_batch(images: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor
     """Scales and crops every image of a batch, uint8 [B, H, W, 3] to uint8 [B, crop, crop, 3]."""
     crop = preprocessing.crop
     return tf.map_fn(
-        lambda image: prepare_for_evaluation(image, preprocessing),
+        _as_it_is(lambda image: prepare_for_evaluation(image, preprocessing)),
         images,
         fn_output_signature=tf.TensorSpec([crop, crop, 3], tf.uint8),
     )
