@@ -5,7 +5,7 @@ import sys
 
 from tests.helpers.forked_process import run_forked
 
-STEPS_PER_EPOCH = 40
+STEPS_PER_EPOCH = 20
 TRAIN = (
     "--backbone=conv4",
     "--embedding_dim=16",

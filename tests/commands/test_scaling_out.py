@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.commands.run_commands import run_command
+from tests.commands.run_commands import STEPS_PER_EPOCH, run_command
 from tests.commands.run_state import assert_same_run, log_rows, metrics_of, wait_for_checkpoint
 from tests.helpers.forked_process import ForkedProcess
 from tests.helpers.worker_processes import tf_configs
@@ -129,7 +129,7 @@ def test_the_others_stop_when_a_worker_is_killed_and_all_resume(
 ):
     folder = tmp_path / "run"
     workers = start_workers(*train_arguments, f"--output_dir={folder}")
-    wait_for_checkpoint(folder, workers[0], 40)
+    wait_for_checkpoint(folder, workers[0], STEPS_PER_EPOCH)
     workers[killed].kill()
     begin = time.monotonic()
     expected = [1, 1]
@@ -149,15 +149,16 @@ def test_the_others_stop_when_a_worker_is_killed_and_all_resume(
 def test_a_signal_to_one_worker_saves_and_stops_all_at_one_step(whole_run_of_two, train_arguments, tmp_path):
     folder = tmp_path / "run"
     workers = start_workers(*train_arguments, "--sync_batch_norm", f"--output_dir={folder}", "--epochs=200")
-    wait_for_checkpoint(folder, workers[0], 40)
+    wait_for_checkpoint(folder, workers[0], STEPS_PER_EPOCH)
     workers[1].send_signal(signal.SIGTERM)
     chief, other = end_of(workers, (130, 130))
     assert "Another worker stopped at step " in chief
     assert "SIGTERM at step " in other
     step = chief.split("stopped at step ")[1].split(":")[0]
     assert f"SIGTERM at step {step}: the run is saved." in other
-    end_of(start_workers(f"--output_dir={folder}", "--resume", f"--epochs={int(step) // 40 + 1}"), (0, 0))
-    assert metrics_of(folder)["steps"] == 40 * (int(step) // 40 + 1)
+    epochs = int(step) // STEPS_PER_EPOCH + 1
+    end_of(start_workers(f"--output_dir={folder}", "--resume", f"--epochs={epochs}"), (0, 0))
+    assert metrics_of(folder)["steps"] == STEPS_PER_EPOCH * epochs
 
 
 @pytest.mark.slow
@@ -173,5 +174,5 @@ def test_a_run_of_one_device_goes_on_with_several(train_arguments, tmp_path):
         "--distribute=mirrored",
         "--cpu_replicas=2",
     )
-    assert "beginning at step 40" in done.stdout
-    assert metrics_of(folder)["steps"] == 80
+    assert f"beginning at step {STEPS_PER_EPOCH}" in done.stdout
+    assert metrics_of(folder)["steps"] == 2 * STEPS_PER_EPOCH

@@ -5,6 +5,7 @@ the interpreter takes to end. The process has its own arguments, folder, environ
 """
 
 import atexit
+import gc
 import multiprocessing
 import os
 import runpy
@@ -98,6 +99,8 @@ def run(words, folder, environment, output, errors):
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND)
         os.dup2(descriptor, number)
         os.close(descriptor)
+    # What was imported stays: looking through it for garbage takes a tenth of the time.
+    gc.freeze()
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
