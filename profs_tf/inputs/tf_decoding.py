@@ -13,6 +13,8 @@ import tensorflow as tf
 # Decoding takes up to 40 bytes per pixel (PNG with transparency): 2.7 GB for each file decoded in parallel.
 MAX_PIXELS = 8192 * 8192
 
+# AutoGraph would take a second to find no Python control flow that depends on tensors.
+_as_it_is = tf.autograph.experimental.do_not_convert
 _Pixels = TypeVar("_Pixels", np.ndarray, tf.Tensor)
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # Offsets in the file.
@@ -32,6 +34,7 @@ _JPEG_ORIENTATION = (
 _PNG_ORIENTATION = r"\C*(?:eXIf|Raw profile type (?:exif|APP1)|XML:com\.adobe\.xmp)\C*"
 
 
+@_as_it_is
 def decode(encoded: tf.Tensor) -> tf.Tensor:
     """Decodes a file's bytes, string scalar, to uint8 [H, W, 3].
 
@@ -54,6 +57,7 @@ def decode(encoded: tf.Tensor) -> tf.Tensor:
     return tf.ensure_shape(image, [None, None, 3])
 
 
+@_as_it_is
 def decodes_correctly(encoded: tf.Tensor) -> tf.Tensor:
     """Returns whether `decode` gives the correct image of a file's bytes, bool scalar.
 

@@ -9,20 +9,27 @@ from profs_tf.cli import command as command_line
 from tests.commands.run_commands import SHORT, run_as_typed, run_command
 
 
-def test_gives_the_training_runs_best_figures(whole_run, pictures, tmp_path):
-    folder, _ = whole_run
-    output = tmp_path / "report.json"
+@pytest.fixture(scope="module")
+def evaluated(whole_run, pictures, tmp_path_factory):
+    """The folder of the report and the saved embeddings, and the output."""
+    output = tmp_path_factory.mktemp("evaluated")
     done = run_as_typed(
         "evaluate",
-        f"--embedder={folder / 'embedder'}",
+        f"--embedder={whole_run[0] / 'embedder'}",
         f"--dataset=folder:{pictures}",
         "--ks=1,2",
-        f"--output_json={output}",
+        f"--save_embeddings={output / 'e.npy'}",
+        f"--output_json={output / 'report.json'}",
     )
+    return output, done
+
+
+def test_gives_the_training_runs_best_figures(evaluated, whole_run, pictures):
+    (output, done), (folder, _) = evaluated, whole_run
     # Its output is a file here: no bar that is redrawn.
     assert not {"\r", "\b"} & set(done.stdout + done.stderr)
     best = json.loads((folder / "metrics.json").read_text())["best"]
-    report = json.loads(output.read_text())
+    report = json.loads((output / "report.json").read_text())
     for name in ("recall@1", "recall@2"):
         assert f"{report[name]:.4f}" == f"{best[name]:.4f}"
         assert f"{100 * best[name]:.2f}" in done.stdout
@@ -31,25 +38,20 @@ def test_gives_the_training_runs_best_figures(whole_run, pictures, tmp_path):
     assert report["f1"] == pytest.approx(best["f1"], abs=1e-6)
 
 
-def test_saved_embeddings_give_the_same_report(whole_run, pictures, tmp_path):
-    folder, _ = whole_run
-    embedded = run_evaluate(
-        tmp_path,
-        f"--embedder={folder / 'embedder'}",
-        f"--dataset=folder:{pictures}",
-        f"--save_embeddings={tmp_path / 'e.npy'}",
-    )
+def test_saved_embeddings_give_the_same_report(evaluated, pictures, tmp_path):
+    output, _ = evaluated
+    embedded = json.loads((output / "report.json").read_text())
     # The labels are in e.csv, too.
     (tmp_path / "l.txt").write_text(
         "".join(f"class {number:02}\n" for number in range(6, 12) for _ in range(5))
     )
-    with open(tmp_path / "e.csv", encoding="utf-8", newline="") as file:
+    with open(output / "e.csv", encoding="utf-8", newline="") as file:
         saved = list(csv.DictReader(file))
     assert [row["label"] for row in saved] == (tmp_path / "l.txt").read_text().splitlines()
     assert saved[0]["name"] == f"{pictures}/class 06/0.png"
     read = run_evaluate(
         tmp_path,
-        f"--embeddings={tmp_path / 'e.npy'}",
+        f"--embeddings={output / 'e.npy'}",
         f"--labels={tmp_path / 'l.txt'}",
         "--map_at_r",
         "--intervals",

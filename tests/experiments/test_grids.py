@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import functools
 import re
 import sys
 from pathlib import Path
@@ -39,12 +40,14 @@ def at_repository_root(monkeypatch):
     monkeypatch.chdir(ROOT)
 
 
-def runs_of(name):
-    return read_grid(ROOT / f"experiments/grids/{name}.yaml")
+@functools.cache
+def configs_in(path):
+    """Returns the runs of a grid file, each with its configuration; read once, since that takes long."""
+    return {run: run.config(FOLDER / run.name) for run in read_grid(path)}
 
 
 def configs_of(name):
-    return {run: run.config(FOLDER / run.name) for run in runs_of(name)}
+    return configs_in(ROOT / f"experiments/grids/{name}.yaml")
 
 
 def test_there_is_a_grid_for_the_tables_and_for_each_figure():
@@ -65,10 +68,9 @@ def test_there_is_a_grid_for_the_tables_and_for_each_figure():
 
 @pytest.mark.parametrize("path", GRIDS, ids=lambda path: path.stem)
 def test_every_run_is_a_valid_configuration(path):
-    runs = read_grid(path)
-    assert runs
-    for run in runs:
-        config = run.config(FOLDER / run.name)
+    configs = configs_in(path)
+    assert configs
+    for run, config in configs.items():
         assert (config.seed, Path(config.output_dir)) == (run.seed, FOLDER / run.name)
         assert build_loss(config, num_classes=3).get_config()
 
@@ -77,7 +79,7 @@ def test_every_run_is_a_valid_configuration(path):
 def test_rows_are_those_of_the_paper_that_their_flag_files_name(path):
     with open(ROOT / "experiments/paper_results.csv", newline="") as file:
         in_paper = {(row["table"], row["method"]) for row in csv.DictReader(file)}
-    for run in read_grid(path):
+    for run in configs_in(path):
         file = next(flag for flag in run.flags if "/losses/" in flag).partition("=")[2]
         method = run.method
         if path.stem == "emoji_margins":
@@ -122,8 +124,7 @@ def test_forms_of_a_loss_differ_in_nothing_but_the_method(name):
 def test_emoji_grids_share_one_network_and_one_budget(path):
     # Values are never chosen by the test classes.
     held_out = 0.2 if path.stem in CHOOSING else None
-    for run in read_grid(path):
-        config = run.config(FOLDER)
+    for run, config in configs_in(path).items():
         assert (config.dataset, config.backbone, config.embedding_dim) == ("emoji", "conv4", 128)
         assert (config.patience, config.validation_classes) == (None, held_out)
         if path.stem != "emoji_regimes" or not run.setting:
@@ -134,10 +135,10 @@ def test_emoji_grids_share_one_network_and_one_budget(path):
 def test_a_name_stands_for_the_same_run_in_all_grids():
     seen = {}
     for path in EMOJI:
-        for run in read_grid(path):
-            text = run.config(FOLDER).to_json()
+        for run, config in configs_in(path).items():
+            text = config.to_json()
             assert seen.setdefault(run.name, text) == text, run.name
-    shared = sum(len(read_grid(path)) for path in EMOJI) - len(seen)
+    shared = sum(len(configs_in(path)) for path in EMOJI) - len(seen)
     # The rule's M for four losses and lambda = 1e-3 for one, with three seeds; PROFS as it is of two losses.
     assert shared == 3 * 4 + 3 + 2
 
@@ -213,17 +214,17 @@ def test_trained_regimes_begin_with_a_run_of_the_tuning():
     trained = [config for config in configs_of("emoji_regimes").values() if config.initial_run]
     assert len(trained) == 2 * 6
     (initial,) = {config.initial_run for config in trained}
-    runs = {run.name: run.config(FOLDER) for run in runs_of("emoji_tuning")}
+    runs = {run.name: config for run, config in configs_of("emoji_tuning").items()}
     assert Path(initial).parent == Path("runs/grid")
     assert runs[Path(initial).name].learning_rate == 3e-3
 
 
 def test_the_paper_s_grid_has_every_row_with_a_flag_file_on_its_three_data_sets():
-    runs = runs_of("paper")
+    runs = configs_of("paper")
     files = {path.stem for path in (ROOT / "experiments/losses").glob("*.flags")}
     rows = {name for name in files if name.endswith(("_baseline", "_profs", "_hncm"))}
     assert {run.row for run in runs} == rows
     for name, dataset in (("SOP", "sop"), ("CARS196", "cars196"), ("CUB-200-2011", "cub200")):
         chosen = [run for run in runs if run.dataset == name]
         assert len(chosen) == len(rows)
-        assert {run.config(FOLDER).dataset for run in chosen} == {dataset}
+        assert {runs[run].dataset for run in chosen} == {dataset}
