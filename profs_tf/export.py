@@ -17,6 +17,7 @@ from profs_tf.runs.directory import RunFolder
 from profs_tf.runs.factory import build_best_embedder, build_preprocessing, build_sampler, load_data
 from profs_tf.runs.log import metrics_of_run
 from profs_tf.serving.formats import CARD, FORMATS, SAVED_MODEL, check_formats, export_embedder, sample_of
+from profs_tf.serving.hub_metadata import OTHER_LICENSE
 from profs_tf.serving.model_card import Trained, model_card
 
 USAGE = """export: write the embedder of a run's best epoch for use elsewhere, with a model card.
@@ -27,6 +28,7 @@ USAGE = """export: write the embedder of a run's best epoch for use elsewhere, w
 The train command writes a SavedModel at its end; use this one for runs that are still training or were
 stopped, and for other formats. All hold the evaluation's scaling and cropping, and give embeddings, float32
 [N, D]. Each is compared with the Keras model on pictures of the test split; one that differs is not written.
+The model card, README.md, opens with what the Hugging Face Hub reads: the folder can be uploaded as it is.
 
   saved_model      the folder itself; needs nothing but TensorFlow and has three signatures:
                      serving_default   images, float32 [N, H, W, 3], RGB with values 0 to 255
@@ -42,6 +44,8 @@ def define_flags(values: flags.FlagValues) -> None:
     define_flag(values, "run_dir", str, "", "Folder of the run: the --output_dir of train.")
     define_flag(values, "output", str, "", "Folder to write; it must not exist.")
     define_flag(values, "formats", tuple, (SAVED_MODEL,), f"What to write: {', '.join(FORMATS)}.")
+    text = "License of the embedder, in the spelling of the Hugging Face Hub: mit, apache-2.0, cc-by-4.0, ..."
+    define_flag(values, "license", str, OTHER_LICENSE, text)
 
 
 def main(values: flags.FlagValues) -> None:
@@ -72,6 +76,7 @@ def main(values: flags.FlagValues) -> None:
             config,
             preprocessing,
             trained=describe_run(folder, config, train_images, test_images, embedder),
+            license_id=values.license,
         ),
         portable_embedder=embedder
         if config == float32_config

@@ -25,7 +25,8 @@ from profs_tf.serving.tflite import embed_by_tflite, to_tflite
 from profs_tf.utils.files import write_atomically
 
 SAVED_MODEL = "saved_model"
-CARD = "MODEL_CARD.md"
+# The name under which the Hugging Face Hub looks for it.
+CARD = "README.md"
 _SAMPLE_SIZE = 4
 
 

@@ -10,6 +10,7 @@ from profs_tf.datasets.class_split import shared_classes
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.serving.formats import FORMATS
+from profs_tf.serving.hub_metadata import OTHER_LICENSE, front_matter
 from profs_tf.version import __version__
 
 # Figures of a log or of metrics.json that are fractions, besides `recall@K`.
@@ -61,33 +62,41 @@ class Trained(NamedTuple):
 
 
 def model_card(
-    config: Config, preprocessing: Preprocessing, differences: dict[str, float], trained: Trained
+    config: Config,
+    preprocessing: Preprocessing,
+    differences: dict[str, float],
+    trained: Trained,
+    license_id: str = OTHER_LICENSE,
 ) -> str:
-    """Returns the card as Markdown.
+    """Returns the card as Markdown, with front matter for the Hugging Face Hub.
 
     Args:
         config: Of the run.
         preprocessing: That of the evaluation.
         differences: {format: largest difference from the Keras model}.
         trained: Data and results of the run.
+        license_id: The Hub's identifier of the embedder's license.
     """
+    best = trained.metrics.get("best", {})
+    figures = {name: value for name, value in best.items() if _is_fraction(name)}
+    num_shared = len(shared_classes(trained.train_images, trained.test_images))
     tested = "validation" if config.validation_classes is not None else "test"
     sections = (
+        front_matter(config, figures, num_shared, license_id),
         f"# {config.backbone} embedder, {config.dataset}\n",
-        _training(config, trained, tested),
+        _training(config, trained, tested, num_shared),
         _figures(trained.metrics, tested),
         _preprocessing(preprocessing),
         _embeddings(config, trained),
         _files(differences),
         _loading(list(differences)),
-        f"Written by profs_tf {__version__}.\n",
+        f"Written by profs_tf {__version__}; paper: <https://arxiv.org/abs/1907.07585>.\n",
     )
     return "\n".join(section for section in sections if section)
 
 
-def _training(config: Config, trained: Trained, tested: str) -> str:
+def _training(config: Config, trained: Trained, tested: str, num_shared: int) -> str:
     options = ", ".join(f"{name} = {value}" for name, value in trained.loss_options.items())
-    num_shared = len(shared_classes(trained.train_images, trained.test_images))
     by_loss = config.projection_end == "plateau" and trained.steps_per_projection > 1
     until_plateau = " at the latest, earlier on a plateau of the loss" if by_loss else ""
     rows = {

@@ -12,7 +12,7 @@ from tests.commands.run_commands import run_command
 def test_export_gives_the_embedder_that_training_wrote(whole_run, tmp_path):
     folder, _ = whole_run
     output = tmp_path / "exported"
-    run_command("export", f"--run_dir={folder}", f"--output={output}")
+    run_command("export", f"--run_dir={folder}", f"--output={output}", "--license=cc-by-4.0")
     images = tf.random.stateless_uniform([3, 24, 24, 3], [1, 2], 0, 256, tf.int32)
     ours, theirs = (
         tf.saved_model.load(str(path)).signatures["uint8_images"](images=tf.cast(images, tf.uint8))[
@@ -24,7 +24,9 @@ def test_export_gives_the_embedder_that_training_wrote(whole_run, tmp_path):
     # An index of one can be searched by the other.
     assert SavedEmbedder(output).sha256 == SavedEmbedder(folder / "embedder").sha256
     best = json.loads((folder / "metrics.json").read_text())["best"]
-    card = (output / "MODEL_CARD.md").read_text("utf-8")
+    card = (output / "README.md").read_text("utf-8")
+    assert card.startswith('---\nlibrary_name: "tf-keras"\n')
+    assert '\nlicense: "cc-by-4.0"\n' in card
     assert f"| this embedder, epoch {best['epoch']} | {100 * best['recall@1']:.2f} |" in card
     assert "| crop | the central 24 x 24 pixels |" in card
 

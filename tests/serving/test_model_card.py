@@ -2,6 +2,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import yaml
 
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
@@ -83,6 +84,16 @@ def test_changes_without_normalization_scaling_evaluation_and_method():
     assert "| validation split | 9 images" in text
     assert "onnx" not in text
     assert "tflite" not in text
+
+
+def test_opens_with_the_metrics_that_the_hub_reads():
+    found = yaml.safe_load(card().split("---\n")[1])
+    (result,) = found["model-index"][0]["results"]
+    assert {one["name"]: one["value"] for one in result["metrics"]} == {
+        "recall@1": 0.5,
+        "recall@2": 0.625,
+        "nmi": 0.8,
+    }
 
 
 def test_loads_in_three_lines_a_format():
