@@ -3,6 +3,7 @@ r"""Trains every run of a grid (rows x data sets x seeds x axes) and collects th
     python tools/run_grid.py --grid=experiments/grids/emoji_table.yaml
     python tools/run_grid.py --grid=experiments/grids/emoji_table.yaml --dry_run
     python tools/run_grid.py --grid=experiments/grids/paper.yaml --data_dir=CUB-200-2011=/data/CUB_200_2011
+    python tools/run_grid.py --grid=experiments/grids/paper.yaml --table=1 --setting=default
     python tools/run_grid.py --grid=experiments/grids/emoji_steps.yaml --only='margin.*seed0'
     python tools/run_grid.py --grid=experiments/grids/emoji_table.yaml --flag=--validation_classes=0.2 \
         --runs_dir=runs/tuning --results=runs/tuning.csv
@@ -28,7 +29,7 @@ import re
 import sys
 from pathlib import Path
 
-from grid_runs.grid_file import read_grid
+from grid_runs.grid_file import read_grid, selected
 from grid_runs.locks import lock
 from grid_runs.results import read_results
 from grid_runs.run_files import RunFiles
@@ -55,6 +56,10 @@ def parse_arguments(arguments: list | None = None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="number of runs trained at the same time (1)")
     parser.add_argument(
         "--only", metavar="REGEX", default="", help="train only runs whose name contains a match"
+    )
+    parser.add_argument("--table", metavar="TABLE", help="train only the rows of a table of the paper")
+    parser.add_argument(
+        "--setting", metavar="SETTING", help="train only runs with these values of the axes, or: default"
     )
     parser.add_argument(
         "--data_dir", action="append", default=[], metavar="NAME=FOLDER", help="folder of a data set"
@@ -99,6 +104,7 @@ def main(arguments: list | None = None, command: tuple = TRAIN) -> int:
     os.chdir(ROOT)
     try:
         every = read_grid(parsed.grid, tuple(parsed.flag), data_dirs)
+        every = selected(every, parsed.table, parsed.setting)
         runs = [run for run in every if parsed.only.search(run.name)]
         if every and not runs:
             raise ValueError(

@@ -226,5 +226,8 @@ def test_the_paper_s_grid_has_every_row_with_a_flag_file_on_its_three_data_sets(
     assert {run.row for run in runs} == rows
     for name, dataset in (("SOP", "sop"), ("CARS196", "cars196"), ("CUB-200-2011", "cub200")):
         chosen = [run for run in runs if run.dataset == name]
-        assert len(chosen) == len(rows)
+        assert len(chosen) == len(rows) * 3 * 2
+        assert {(run.seed, run.setting) for run in chosen} == {
+            (seed, setting) for seed in range(3) for setting in ("", "batch_norm=trained")
+        }
         assert {runs[run].dataset for run in chosen} == {dataset}

@@ -19,7 +19,7 @@ sys.path.insert(0, str(TOOLS))
 
 import run_grid  # noqa: E402
 from grid_runs import locks, machine, results  # noqa: E402
-from grid_runs.grid_file import read_grid  # noqa: E402
+from grid_runs.grid_file import read_grid, selected  # noqa: E402
 
 from tests.helpers.forked_process import ForkedProcess  # noqa: E402
 
@@ -141,6 +141,23 @@ def test_finished_runs_are_skipped_and_nothing_is_written_again(place):
     assert place.run() == 0
     assert place.calls() == [(name, "new") for name in NAMES]
     assert (place.results.stat().st_mtime_ns, place.results.read_bytes()) == before
+
+
+def test_runs_are_selected_by_table_and_setting(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    runs = read_grid(ROOT / "experiments/grids/paper.yaml")
+    of_table = selected(runs, "2", "default")
+    assert {run.table for run in of_table} == {"2"}
+    # Seven rows, three data sets, three seeds.
+    assert len(of_table) == 7 * 3 * 3
+    assert not any("batch_norm" in run.name for run in of_table)
+    trained = selected(runs, setting="batch_norm=trained")
+    assert {run.config(ROOT).freeze_batch_norm for run in trained} == {"none"}
+    assert len(trained) == len(runs) // 2
+    with pytest.raises(ValueError, match="`table` must be one of 1; 2, got 3"):
+        selected(runs, "3")
+    with pytest.raises(ValueError, match="`setting` must be one of default; batch_norm=trained, got M=1"):
+        selected(runs, None, "M=1")
 
 
 def test_a_run_that_filled_in_what_was_left_open_is_finished(place, capsys):
@@ -478,9 +495,9 @@ def assert_results_are_of_the_folder(place, folder, steps):
     assert (row["steps"], row["seed"], row["dataset"]) == (str(steps), "3", "small")
     with open(folder / "log.csv", newline="") as file:
         rates = [float(line["images_per_second"]) for line in csv.DictReader(file) if line["loss"]]
-    # Three classes train, which makes batches of six.
-    assert float(row["step_milliseconds"]) == pytest.approx(6000 / np.median(rates), abs=0.01)
-    # Three classes train and all are in the batch: M = ceil(6 * 3 / 3).
+    # Four of the eight classes train, which makes batches of eight.
+    assert float(row["step_milliseconds"]) == pytest.approx(8000 / np.median(rates), abs=0.01)
+    # All of them are in the batch: M = ceil(6 * 4 / 4).
     assert row["steps_per_projection"] == "6"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from grid_report.data import ReportData
 from grid_report.statistics import Estimate
 from grid_report.tables import (
-    DEFAULT_SETTING,
     LAST_RECALL,
     NOT_RUN,
     VARIANT_NAMES,
@@ -15,6 +14,7 @@ from grid_report.tables import (
     last_note,
     settings_of,
 )
+from grid_runs.grid_file import DEFAULT_SETTING
 
 # A part -> (the variant that has it, those without it: the first that the grid files define for the loss).
 # From selection to mining they are the steps from the baseline to PROFS + HNCM.

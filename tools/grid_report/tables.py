@@ -6,13 +6,12 @@ import dataclasses
 
 from grid_report.data import VARIANTS, ReportData
 from grid_report.statistics import estimate, paired_difference
+from grid_runs.grid_file import DEFAULT_SETTING
 from grid_runs.results import LAST_EVALUATIONS
 
 NOT_RUN = "not run"
 # The paper has no such result, or a time was not recorded.
 UNKNOWN = "-"
-# The setting of a row that no axis changes.
-DEFAULT_SETTING = "default"
 VARIANT_NAMES = dict(zip(VARIANTS, ("baseline", "PROFS", "PROFS + HNCM")))
 MEAN_OF_LOSSES = "mean of the losses"
 # An axis of a grid -> the column of its values, and the figure of the paper that shows it.

@@ -16,6 +16,8 @@ from profs_tf.config import Config
 
 _KEYS = {"data_sets", "rows", "seeds", "axes", "flags"}
 _ROW_KEYS = {"flags", "table", "method"}
+# The name of the setting that no axis changes.
+DEFAULT_SETTING = "default"
 # Flags that the grid sets for each run.
 _OWN_FLAGS = ("seed", "output_dir", "resume", "noresume")
 
@@ -80,6 +82,27 @@ class Run:
             return Config(**config_flags.given(values))
         except (flags.Error, ValueError, OSError) as error:
             raise ValueError(f"{self.name}: {error}") from error
+
+
+def selected(runs: list, table: str | None = None, setting: str | None = None) -> list:
+    """Returns the runs of a table of the paper and of a setting.
+
+    Args:
+        runs: Of one grid, in order.
+        table: As the rows have it; None selects all.
+        setting: The values of the axes, such as "M=10", or "default"; None selects all.
+
+    Raises:
+        ValueError: If no run has the table, or the setting.
+    """
+    for name, value, known in (
+        ("table", table, {run.table: run.table for run in runs}),
+        ("setting", setting, {run.setting or DEFAULT_SETTING: run.setting for run in runs}),
+    ):
+        if value is not None and value not in known:
+            raise ValueError(f"`{name}` must be one of {'; '.join(known)}, got {value}.")
+        runs = [run for run in runs if value is None or getattr(run, name) == known[value]]
+    return runs
 
 
 def read_grid(path: Path, more_flags: tuple = (), data_dirs: dict | None = None) -> list:
