@@ -9,12 +9,17 @@ import tensorflow as tf
 from PIL import Image
 
 import profs_tf as profs
+from profs_tf.shards.job import ShardOptions
+from profs_tf.shards.pictures import pictures_in
+from profs_tf.shards.writer import write_shards
+from tests.shards.tiny import save_tiny_embedder
 
 DOCS = Path(__file__).parent.parent / "docs"
 EMOJI = ('profs.datasets.load("emoji")', "few_emoji")
 QUICK = "steps_per_epoch=2, verbose=0"
 # What is put in place of what, in each guide.
 SHORTER = {
+    "embedding_at_scale": (("IVF1024,SQ8", "IVF2,Flat"),),
     "evaluation": (),
     "how_profs_works": (EMOJI,),
     "keras3": (
@@ -85,6 +90,17 @@ def blocks(guide):
 
 def test_every_guide_with_code_is_run():
     assert {path.stem for path in DOCS.glob("*.md") if blocks(path.stem)} == set(SHORTER)
+
+
+def test_embedding_at_scale(run_guide):
+    for library in ("faiss", "pyarrow"):
+        pytest.importorskip(library)
+    save_tiny_embedder("embedder")
+    options = ShardOptions(format="parquet", shard_size=5)
+    recall = write_shards(pictures_in("pictures"), "embedder", "embeddings", options)["recall"]
+    names = run_guide("embedding_at_scale")
+    assert [row["label"] for row in names["rows"]] == ["wok", "wok"]
+    assert names["recall"] == recall["recall@1"]["float32"]
 
 
 def test_evaluation(run_guide):

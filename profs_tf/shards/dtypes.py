@@ -40,7 +40,7 @@ def to_stored(embeddings: np.ndarray, dtype: str, scale: Optional[float]) -> np.
         codes = np.rint(embeddings / np.float32(scale))
         return np.clip(codes, -_LARGEST_CODE, _LARGEST_CODE).astype(np.int8)
     largest = float(np.abs(embeddings).max(initial=0.0))
-    if dtype == "float16" and largest > np.finfo(np.float16).max:
+    if dtype == "float16" and largest > float(np.finfo(np.float16).max):
         raise ValueError(
             f"`dtype` must hold the embeddings' values, got float16 for {largest:g}. Pass `dtype=float32`."
         )
