@@ -14,8 +14,9 @@ from profs_tf.cli import data_flags
 from profs_tf.cli.command import run
 from profs_tf.cli.flag_types import check_values, define_flag, read_lines, split_at_commas
 from profs_tf.metrics.exact.embeddings import DISTANCES
-from profs_tf.search.index import SEARCHES, ImageIndex, Neighbor
+from profs_tf.search.index import ImageIndex
 from profs_tf.search.queries import check_files
+from profs_tf.search.searcher import SEARCHES, Neighbor
 from profs_tf.serving.saved_model import check_saved_model
 from profs_tf.visual.strip import draw_strip
 

@@ -168,6 +168,7 @@ class Index:
     def seeds(self):
         """Returns an index of three images."""
         from profs_tf.search.chunks import Chunk
+        from profs_tf.search.writing import publish
 
         identity = {"embedder": "/e", "embedder_sha256": "abc", "root": "/pictures"}
         columns = {"names": ["a", "b", "c"], "classes": ["x", "y", "y"], "sizes": [1, 2, 3]}
@@ -175,7 +176,7 @@ class Index:
         storage = self._storage(self._folder)
         with storage.building(identity, overwrite=False):
             chunk = Chunk(np.eye(3, 4, dtype=np.float32), [])
-            storage.publish(identity, ["k"], iter([chunk]), table, None)
+            publish(storage, identity, ["k"], iter([chunk]), table, None)
         manifest = json.loads((self._folder / "index.json").read_text())
         parts = [(self._folder / manifest[name]).read_bytes() for name in ("images", "embeddings")]
         manifest.update(images="images-1.json", embeddings="embeddings-1.npy")

@@ -7,13 +7,11 @@ from profs_tf.metrics.bootstrap import Interval, class_bootstrap
 from profs_tf.metrics.clustering import ClusterScores, cluster_scores
 from profs_tf.metrics.k_means.lloyd import KMeansResult, kmeans
 from profs_tf.metrics.neighbors import NearestSearch, nearest
-from profs_tf.metrics.neighbors_faiss import FaissSearch
 from profs_tf.metrics.retrieval import RetrievalResult, evaluate_retrieval, recall_at_k
 from profs_tf.metrics.scores import evaluate
 
 __all__ = [
     "ClusterScores",
-    "FaissSearch",
     "Interval",
     "KMeansResult",
     "NearestSearch",

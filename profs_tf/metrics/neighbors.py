@@ -45,6 +45,7 @@ class NearestSearch:
         labels: Optional[Labels] = None,
         distance: str = "euclidean",
         backend: str = "auto",
+        removed: Optional[Own] = None,
     ) -> None:
         """Prepares the gallery; it is not copied, and may be a memory map.
 
@@ -53,6 +54,7 @@ class NearestSearch:
             labels: `[N]`, integers or strings; None if `search` gets no labels either.
             distance: "euclidean" or "cosine".
             backend: As for `evaluate_retrieval`.
+            removed: Integer indices of gallery images that are never found. None: none.
 
         Raises:
             ValueError: As `evaluate_retrieval` for a gallery.
@@ -66,6 +68,10 @@ class NearestSearch:
             self._labels = inputs.check_labels(labels, len(self._gallery), "gallery_labels", "gallery")
         self._centering = fit_centering(distance, self._gallery)
         self._set = _unsorted(self._gallery, self._centering)
+        self._is_removed = np.zeros(len(self._gallery), bool)
+        if removed is not None:
+            self._is_removed[np.asarray(removed, np.int64)] = True
+        self._num_live = len(self._gallery) - int(self._is_removed.sum())
         self._factors: dict[tuple[int, int], np.ndarray] = {}
 
     def search(
@@ -106,7 +112,7 @@ class NearestSearch:
                 f"got {queries.shape[1]} and {self._gallery.shape[1]}."
             )
         own = check_own(own, len(queries), len(self._gallery))
-        check_k(k, len(self._gallery), own)
+        check_k(k, self._num_live, own)
         classes = self._classes(labels, len(queries))
         centering, gallery = self._centering, self._set
         if self._is_far(queries):
@@ -168,11 +174,14 @@ class NearestSearch:
                     block: slice, part: slice = part, left: Prepared = left, top: TopK = top
                 ) -> TopK:
                     scores = product(left, product.prepare(self._factor(gallery, block)))
+                    is_removed = self._is_removed[block]
+                    if is_removed.any():
+                        scores = np.where(is_removed, np.float32(-np.inf), scores)
                     error = score_error(queries, gallery, part, block)
                     sought = k + bool((own[part] >= 0).any())
                     row, column = list_candidates(scores, error, sought, top.least)
                     column = column + block.start
-                    others = own[part][row] != column
+                    others = (own[part][row] != column) & ~self._is_removed[column]
                     row, column = row[others], column[others]
                     found = TopK(len(scores), k, len(gallery))
                     ranked = pairs.ranked(queries, gallery, row + part.start, column)

@@ -5,22 +5,29 @@ Shapes: N images, n images of a chunk, D embedding dimension.
 
 from __future__ import annotations
 
+import collections
 import hashlib
 import json
 import os
-from collections.abc import Iterator
-from typing import Any, Union
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 from tqdm import tqdm
 
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.decoding import UnreadableImageError
+from profs_tf.metrics.arguments import check_embeddings
 from profs_tf.search.chunks import Chunk
-from profs_tf.search.source import IndexSource, Stamp, source_of
+from profs_tf.search.source import UNKNOWN, IndexSource, Stamp, source_of
 from profs_tf.search.storage import IndexFolder
+from profs_tf.search.writing import publish
 from profs_tf.serving.loaded import SavedEmbedder
+from profs_tf.utils.array_types import Array
 from profs_tf.utils.threads import in_threads
+
+# Given embeddings that are written together.
+_ROWS = 65_536
 
 
 def build_index(
@@ -43,18 +50,80 @@ def build_index(
     source, model, folder = source_of(images), SavedEmbedder(embedder), IndexFolder(path)
     identity = {"embedder": model.path, "embedder_sha256": model.sha256, "root": source.root}
     with folder.building(identity, overwrite):
-        _build(source, model, folder, identity, batch_size, skip_unreadable, progress)
+        if not overwrite:
+            _refuse_lost(source, folder)
+        embedded = embed_source(source, model, folder, batch_size, skip_unreadable, progress)
+        publish(folder, identity, embedded.keys, embedded.chunks(), embedded.table, embedded.pictures)
 
 
-def _build(
+def index_embeddings(
+    embeddings: Array,
+    names: Sequence[str],
+    path: Union[str, os.PathLike],
+    *,
+    class_names: Optional[Sequence[str]] = None,
+    embedder: Optional[Union[str, os.PathLike]] = None,
+    root: Union[str, os.PathLike] = "",
+    overwrite: bool = False,
+) -> None:
+    """Writes the index of given embeddings; see `ImageIndex.from_embeddings`."""
+    embeddings = check_embeddings(embeddings)
+    names = list(names)
+    for argument, values in (("names", names), ("class_names", class_names)):
+        if values is not None and len(values) != len(embeddings):
+            raise ValueError(f"`{argument}` must be {len(embeddings)}, one an embedding, got {len(values)}.")
+    if len(set(names)) < len(names):
+        double = next(name for name, count in collections.Counter(names).items() if count > 1)
+        raise ValueError(f"`names` must be different, got {double!r} twice.")
+    folder = IndexFolder(path)
+    if folder.manifest_path.exists() and not overwrite:
+        raise FileExistsError(
+            f"`path` must be an empty folder, got the index {path}. Choose another, or pass `overwrite=True`."
+        )
+    model = SavedEmbedder(embedder) if embedder else None
+    identity = {
+        "embedder": model.path if model else "",
+        "embedder_sha256": model.sha256 if model else "",
+        "root": os.path.abspath(os.path.expanduser(root)) if root else "",
+    }
+    parts = [slice(start, start + _ROWS) for start in range(0, len(embeddings), _ROWS)]
+    keys = [hashlib.sha256(np.asarray(embeddings[part], "<f4").tobytes()).hexdigest() for part in parts]
+    table = {
+        "names": names,
+        "sizes": [UNKNOWN[0]] * len(names),
+        "mtimes_ns": [UNKNOWN[1]] * len(names),
+        "chunks": [],
+        "unreadable": [],
+        "classes": None if class_names is None else list(class_names),
+    }
+    with folder.building(identity, overwrite):
+        chunks = (Chunk(np.asarray(embeddings[part], np.float32), []) for part in parts)
+        publish(folder, identity, keys, chunks, table, None)
+
+
+class Embedded(NamedTuple):
+    """Embedded pictures: `chunks` reads them one after another."""
+
+    keys: list[str]
+    chunks: Callable[[], Iterator[Chunk]]
+    table: dict[str, Any]
+    pictures: Optional[np.ndarray]
+
+
+def embed_source(
     source: IndexSource,
     model: SavedEmbedder,
     folder: IndexFolder,
-    identity: dict[str, Any],
     batch_size: int,
     skip_unreadable: bool,
     progress: bool,
-) -> None:
+) -> Embedded:
+    """Embeds pictures chunk by chunk, except the chunks that the folder has already.
+
+    Raises:
+        UnreadableImageError: If a picture cannot be read, unless `skip_unreadable`.
+        ValueError: If no picture can be read.
+    """
     parts = source.chunks()
     stamps = [source.stamps(part) for part in parts]
     keys = [_key(model, batch_size, chunk_stamps) for chunk_stamps in stamps]
@@ -78,7 +147,26 @@ def _build(
     if not table["names"]:
         raise ValueError(f"`images` must hold a picture that can be read, got none of {num_images}.")
     pictures = source.images if isinstance(source.images, np.ndarray) else None
-    folder.publish(identity, keys, (read(key) for key in keys), table, pictures)
+    return Embedded(keys, lambda: map(read, keys), table, pictures)
+
+
+def _refuse_lost(source: IndexSource, folder: IndexFolder) -> None:
+    """Raises ValueError if pictures that were added to the index are not among those it is built of."""
+    if not folder.is_changed():
+        return
+    table, names = folder.open().table, set(source.names)
+    rows = table.live_rows()
+    lost = [
+        table.names[row]
+        for row in rows[rows >= table.built]
+        if table.names[row] not in names
+        and (source.is_in_memory or os.path.exists(os.path.join(source.root, table.names[row])))
+    ]
+    if lost:
+        raise ValueError(
+            f"`images` must include what was added to the index, got none of {len(lost)}, first {lost[0]}. "
+            "Add further pictures instead of building again, or pass `overwrite=True` to leave these out."
+        )
 
 
 def _key(model: SavedEmbedder, batch_size: int, stamps: list[Stamp]) -> str:
@@ -171,13 +259,14 @@ class _FinishedIndex:
     def __init__(self, folder: IndexFolder) -> None:
         self._chunks: dict[str, tuple[slice, list[list[Any]]]] = {}
         try:
-            manifest = folder.read_manifest()
-            self._embeddings = folder.open_array(manifest, "embeddings")
-            chunks = folder.read_images(manifest)["chunks"]
+            opened = folder.open()
         except (FileNotFoundError, ValueError):
             # None yet, or one whose chunks cannot be used.
             return
-        self._chunks = {key: (slice(start, stop), unreadable) for key, start, stop, unreadable in chunks}
+        self._embeddings = opened.embeddings
+        self._chunks = {
+            key: (slice(start, stop), unreadable) for key, start, stop, unreadable in opened.table.chunks
+        }
 
     def has(self, key: str) -> bool:
         return key in self._chunks

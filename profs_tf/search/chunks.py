@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -25,6 +26,12 @@ class Chunk(NamedTuple):
 
     embeddings: np.ndarray
     unreadable: list[list[Any]]
+
+    @property
+    def is_normalized(self) -> bool:
+        """Whether all embeddings have length 1."""
+        lengths = np.linalg.norm(self.embeddings.astype(np.float64), axis=1)
+        return bool((np.abs(lengths - 1.0) < 1e-3).all())
 
 
 class ChunkFolder:
@@ -90,3 +97,18 @@ class ChunkFolder:
 
     def _file(self, key: str) -> Path:
         return self.path / f"{key}.npz"
+
+
+def write_chunks(path: Path, chunks: Iterable[Chunk], num_images: int) -> tuple[tuple[int, int], bool]:
+    """Writes all chunks into one .npy file; returns its shape and whether all embeddings have length 1."""
+    shape, normalized = (num_images, 0), True
+    with replacing(path) as file:
+        for number, chunk in enumerate(chunks):
+            if number == 0:
+                shape = (num_images, chunk.embeddings.shape[1])
+                np.lib.format.write_array_header_1_0(
+                    file, {"descr": "<f4", "fortran_order": False, "shape": shape}
+                )
+            file.write(np.ascontiguousarray(chunk.embeddings, "<f4").tobytes())
+            normalized &= chunk.is_normalized
+    return shape, normalized

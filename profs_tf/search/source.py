@@ -6,6 +6,7 @@ N images.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import os
 import zlib
@@ -21,6 +22,9 @@ from profs_tf.datasets.image_list import ImageList
 # keep a chunk the same when pictures are added to or removed from others.
 _MEAN_CHUNK = 1024
 _LARGEST_CHUNK = 2048
+
+# Size and modification time of a picture that no file shows.
+UNKNOWN = (0, 0)
 
 Stamp = list[Any]
 """Name (str), bytes (int), modification time in ns (int) and SHA-256 (str) of a picture."""
@@ -72,7 +76,7 @@ def size_and_mtime(path: str) -> tuple[int, int]:
     try:
         stat = os.stat(path)
     except OSError:
-        return 0, 0
+        return UNKNOWN
     return stat.st_size, stat.st_mtime_ns
 
 
@@ -102,6 +106,52 @@ def source_of(images: Union[str, os.PathLike, ImageList]) -> IndexSource:
     return IndexSource(root, _relative(paths, root), paths, classes)
 
 
+def added_source(
+    images: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]], ImageList],
+    root: str,
+    has_classes: bool,
+    first: int,
+) -> IndexSource:
+    """Makes a source of pictures that are added to an index.
+
+    Args:
+        images: A folder, paths of picture files, or an `ImageList`.
+        root: Of the index, "" if its pictures are in memory. Names of files elsewhere are absolute.
+        has_classes: Whether the index has classes.
+        first: The number of the first picture in memory.
+
+    Raises:
+        NotADirectoryError: If a path is neither a folder nor a file.
+        ValueError: If they do not go with the index.
+    """
+    if isinstance(images, ImageList) != has_classes:
+        kind = "an ImageList, whose classes are added, for" if has_classes else "a folder or paths for"
+        state = "with" if has_classes else "without"
+        raise ValueError(f"`images` must be {kind} an index {state} classes, got {type(images).__name__}.")
+    if isinstance(images, ImageList):
+        source = source_of(images)
+        if source.is_in_memory == bool(root):
+            kinds = ("files", "pictures in memory") if root else ("pictures in memory", "files")
+            raise ValueError(f"`images` must be {kinds[0]}, as those of the index are, got {kinds[1]}.")
+    elif isinstance(images, (str, os.PathLike)) and not os.path.isfile(images):
+        source = source_of(images)
+    else:
+        listed = [images] if isinstance(images, (str, os.PathLike)) else list(images)
+        if not listed:
+            raise ValueError("`images` must hold at least one picture, got none.")
+        paths = tuple(os.path.abspath(os.path.expanduser(path)) for path in listed)
+        _check_names(paths)
+        source = IndexSource(root, paths, paths)
+    if source.is_in_memory:
+        classes = source.classes or ()
+        names = tuple(f"{name}/{number}" for number, name in enumerate(classes, start=first))
+    else:
+        start = os.path.join(root, "")
+        names = tuple(path[len(start) :] if path.startswith(start) else path for path in source.images)
+        names = tuple(name.replace(os.sep, "/") for name in names)
+    return dataclasses.replace(source, root=root, names=names)
+
+
 def _relative(paths: Sequence[str], root: str) -> tuple[str, ...]:
     """Returns the paths below `root`, with "/"."""
     start = len(os.path.join(root, ""))
@@ -114,3 +164,26 @@ def _check_names(paths: Sequence[str]) -> None:
             path.encode("utf-8")
         except UnicodeEncodeError as error:
             raise ValueError(f"`images` must have paths in UTF-8, got {path!r}. Rename the file.") from error
+
+
+def positions_by_path(root: str, names: Sequence[str]) -> dict[str, int]:
+    """Returns the position of each named file by its path."""
+    paths = (_resolve_folder(os.path.join(root, name)) for name in names)
+    return {path: position for position, path in enumerate(paths)}
+
+
+def find_path(positions: dict[str, int], path: Union[str, os.PathLike]) -> int:
+    """Returns the position of a file, or -1; first as a link that was itself indexed, then as its target."""
+    found = positions.get(_resolve_folder(os.fspath(path)), -1)
+    return found if found >= 0 else positions.get(os.path.realpath(path), -1)
+
+
+def _resolve_folder(path: str) -> str:
+    """Returns a file's path with the links of its folder resolved; the file itself may be a link."""
+    folder, name = os.path.split(os.path.abspath(path))
+    return os.path.join(_real_folder(folder), name)
+
+
+@functools.lru_cache(maxsize=1024)
+def _real_folder(folder: str) -> str:
+    return os.path.realpath(folder)

@@ -1,7 +1,8 @@
 """The folder of an index: its files, their checksums, and when a folder is refused.
 
-A finished index is `index.json`, written last, and the files that it names. `chunks/` holds what is embedded
-already while an index is built.
+A finished index is `index.json`, written last, and the files that it names. What is added or removed later is
+appended to them; then `index.json` is replaced. `chunks/` holds what is embedded already while an index is
+built.
 
 Shapes: N images, D embedding dimension.
 """
@@ -9,35 +10,39 @@ Shapes: N images, D embedding dimension.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import os
-import tokenize
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
-from profs_tf.search.chunks import Chunk, ChunkFolder
-from profs_tf.utils.files import locked, replacing, write_atomically
+from profs_tf.search.checked_files import (
+    check_file,
+    damaged,
+    open_rows,
+    parse_object,
+)
+from profs_tf.search.chunks import ChunkFolder
+from profs_tf.search.manifest import read_manifest
+from profs_tf.search.table import ImageTable
+from profs_tf.utils.files import locked
 
-# 2: the embedder's hash is that of its weights, and every file has a checksum.
-FORMAT = 2
-_MANIFEST_TYPES = {
-    "embedder": str,
-    "embedder_sha256": str,
-    "root": str,
-    "embedding_dim": int,
-    "normalized": bool,
-    "embeddings": str,
-    "images": str,
-    "checksums": dict,
-}
-# One value for each image; classes are optional.
-_COLUMN_TYPES = {"names": str, "sizes": int, "mtimes_ns": int, "classes": str}
-_BLOCK_BYTES = 1 << 20
+
+class OpenedIndex(NamedTuple):
+    """The content of a finished index.
+
+    Attributes:
+        manifest: index.json.
+        table: The images.
+        embeddings: float32 `[N, D]`, mapped into memory, of all rows of the table.
+        pictures: uint8 `[N, H, W, 3]` likewise, or None if the table names files.
+    """
+
+    manifest: dict[str, Any]
+    table: ImageTable
+    embeddings: np.ndarray
+    pictures: Optional[np.ndarray]
 
 
 class IndexFolder:
@@ -45,6 +50,7 @@ class IndexFolder:
 
     Attributes:
         path: The folder.
+        manifest_path: Of index.json.
         chunks: What is embedded already, while the index is built.
     """
 
@@ -54,7 +60,7 @@ class IndexFolder:
             raise ValueError("`index` must name a folder for the index. Pass --index=FOLDER.")
         self.path = Path(path).expanduser()
         self.chunks = ChunkFolder(self.path / "chunks")
-        self._manifest, self._lock = self.path / "index.json", self.path / "build.lock"
+        self.manifest_path, self._lock = self.path / "index.json", self.path / "build.lock"
 
     @contextlib.contextmanager
     def building(self, identity: dict[str, Any], overwrite: bool) -> Iterator[None]:
@@ -76,7 +82,7 @@ class IndexFolder:
         if above := next((parent for parent in self.path.parents if parent.is_file()), None):
             raise NotADirectoryError(f"`index` must be in a folder, got {self.path}, below the file {above}.")
         content = set(self.path.iterdir()) if self.path.exists() else set()
-        if not self._manifest.exists() and content - {self.chunks.path, self._lock}:
+        if not self.manifest_path.exists() and content - {self.chunks.path, self._lock}:
             raise FileExistsError(
                 f"`index` must be empty or an index, got {self.path}. Choose another folder."
             )
@@ -95,7 +101,7 @@ class IndexFolder:
 
     def _check_identity(self, wanted: dict[str, Any]) -> None:
         """Raises ValueError if the finished index, or the one that was begun, is another one."""
-        finished = self.read_manifest() if self._manifest.exists() else None
+        finished = self.read_manifest() if self.manifest_path.exists() else None
         for found in (finished, self.chunks.identity()):
             if found is None:
                 continue
@@ -112,6 +118,51 @@ class IndexFolder:
                     "`overwrite=True` to replace the index."
                 )
 
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[OpenedIndex]:
+        """Opens a finished index to change it; no other process can change it meanwhile.
+
+        Raises:
+            FileNotFoundError: If there is none.
+            PermissionError: If it cannot be written.
+            ValueError: If it is damaged, or another process is changing it.
+        """
+        self.read_manifest()
+        try:
+            with locked(self._lock, "index"):
+                yield self.open()
+        except PermissionError as error:
+            raise PermissionError(f"`index` must be writable, got {self.path}: {error.strerror}.") from error
+
+    def open(self) -> OpenedIndex:
+        """Reads the finished index, all but the file of faiss, and checks the checksums.
+
+        Raises:
+            FileNotFoundError: If there is none.
+            ValueError: If it has another format, or is damaged.
+        """
+        while True:
+            manifest = self.read_manifest()
+            try:
+                return self._open(manifest)
+            except ValueError:
+                # Another process may have replaced the index, and removed the files of the old one.
+                if self.read_manifest() == manifest:
+                    raise
+
+    def _open(self, manifest: dict[str, Any]) -> OpenedIndex:
+        table = self._read_table(manifest)
+        arrays = {}
+        for kind in ("embeddings", "pictures"):
+            if kind in manifest:
+                path = self.path / manifest[kind]
+                arrays[kind] = open_rows(path, len(table.names), manifest["checksums"].get(kind))
+        embeddings = arrays["embeddings"]
+        if embeddings.shape[1:] != (manifest["embedding_dim"],) or embeddings.dtype != np.float32:
+            path = self.path / manifest["embeddings"]
+            raise damaged(path, f"its shape is {embeddings.shape} and its type {embeddings.dtype}")
+        return OpenedIndex(manifest, table, embeddings, arrays.get("pictures"))
+
     def read_manifest(self) -> dict[str, Any]:
         """Returns index.json.
 
@@ -119,167 +170,37 @@ class IndexFolder:
             FileNotFoundError: If there is no finished index.
             ValueError: If it has another format, or is damaged.
         """
-        if not self._manifest.exists():
+        if not self.manifest_path.exists():
             begun = (
                 " It was begun, but not finished: build it again to go on." if self.chunks.is_begun() else ""
             )
             raise FileNotFoundError(
-                f"`index` must be the folder of an index, but {self._manifest} is missing.{begun}"
+                f"`index` must be the folder of an index, but {self.manifest_path} is missing.{begun}"
             )
-        manifest = _parse(self._manifest)
-        if manifest.get("format") != FORMAT:
-            raise ValueError(
-                f"`index` must have format {FORMAT}, got {manifest.get('format')} in {self._manifest}. "
-                "Rebuild it with `overwrite=True`."
-            )
-        types = {**_MANIFEST_TYPES, **({"pictures": str} if "pictures" in manifest else {})}
-        if not all(isinstance(manifest.get(key), kind) for key, kind in types.items()):
-            raise _damaged(self._manifest, "its keys are not those of an index")
-        if manifest.pop("checksum", None) != _manifest_checksum(manifest):
-            raise _damaged(self._manifest, "its checksum differs")
-        return manifest
+        return read_manifest(self.manifest_path)
 
-    def read_images(self, manifest: dict[str, Any]) -> dict[str, Any]:
-        """Returns the table of the images of a finished index.
-
-        Raises:
-            ValueError: If it is damaged.
-        """
-        path = self._checked_file(manifest, "images")
-        table = _parse(path)
-        if not _is_table(table):
-            raise _damaged(path, "its columns are not those of an index")
-        return table
-
-    def open_array(
-        self, manifest: dict[str, Any], name: str, shape: Optional[tuple[int, ...]] = None
-    ) -> np.ndarray:
-        """Maps the embeddings or the pictures of a finished index into memory, read-only.
-
-        Reads the file once for its checksum.
-
-        Raises:
-            ValueError: If the file is damaged, or its array has another shape.
-        """
-        path = self._checked_file(manifest, name)
+    def _read_table(self, manifest: dict[str, Any]) -> ImageTable:
+        path = self.path / manifest["images"]
+        check_file(path, manifest["checksums"].get("images"))
+        columns, changes = parse_object(path), []
+        if "changes" in manifest:
+            path = self.path / manifest["changes"]
+            length = manifest.get("changes_bytes", 0)
+            check_file(path, manifest["checksums"].get("changes"), length)
+            lines = path.read_bytes()[:length].splitlines()
+            changes = [parse_object(path, line) for line in lines]
         try:
-            array = np.lib.format.open_memmap(path, mode="r")
-        # TokenError: of a damaged header.
-        except (OSError, ValueError, EOFError, tokenize.TokenError) as error:
-            raise _damaged(path, error) from error
-        if shape not in (None, array.shape):
-            raise _damaged(path, f"its shape is {array.shape} instead of {shape}")
-        return array
+            return ImageTable.read(columns, changes)
+        except ValueError as error:
+            raise damaged(path, error) from error
 
-    def _checked_file(self, manifest: dict[str, Any], name: str) -> Path:
-        """Returns the path of a file that the manifest names; raises ValueError if its checksum differs."""
-        path = self.path / manifest[name]
+    def is_changed(self) -> bool:
+        """Whether there is a finished index to or from which images were added or removed."""
+        return "changes" in self.finished_manifest()
+
+    def finished_manifest(self) -> dict[str, Any]:
+        """Returns the finished manifest; empty if there is none that can be read."""
         try:
-            checksum = _file_checksum(path)
-        except OSError as error:
-            raise _damaged(path, error) from error
-        if checksum != manifest["checksums"].get(name):
-            raise _damaged(path, "its checksum differs")
-        return path
-
-    def publish(
-        self,
-        identity: dict[str, Any],
-        keys: list[str],
-        chunks: Iterable[Chunk],
-        table: dict[str, Any],
-        pictures: Optional[np.ndarray],
-    ) -> None:
-        """Writes the finished index and removes the files that it replaces.
-
-        Args:
-            identity: Further entries of the manifest: embedder and root.
-            keys: The chunks' keys.
-            chunks: The `Chunk` of each key, one after another; only one is in memory at a time.
-            table: Columns of the images, and `chunks`.
-            pictures: uint8 `[N, H, W, 3]` to keep in the index, or None.
-        """
-        name = hashlib.sha256("".join(keys).encode()).hexdigest()[:16]
-        files = {"embeddings": f"embeddings-{name}.npy", "images": f"images-{name}.json"}
-        shape, normalized = self._write_embeddings(self.path / files["embeddings"], chunks, table)
-        write_atomically(self.path / files["images"], json.dumps(table) + "\n")
-        if pictures is not None:
-            files["pictures"] = f"pictures-{name}.npy"
-            with replacing(self.path / files["pictures"]) as file:
-                np.save(file, pictures)
-        manifest = {
-            "format": FORMAT,
-            **identity,
-            "num_images": shape[0],
-            "embedding_dim": shape[1],
-            "normalized": normalized,
-            **files,
-            "checksums": {kind: _file_checksum(self.path / file) for kind, file in files.items()},
-        }
-        manifest["checksum"] = _manifest_checksum(manifest)
-        write_atomically(self._manifest, json.dumps(manifest, indent=2) + "\n")
-        self.chunks.remove()
-        for kind in ("embeddings", "images", "pictures"):
-            for path in self.path.glob(f"{kind}-*"):
-                if path.name not in files.values():
-                    path.unlink()
-
-    def _write_embeddings(
-        self, path: Path, chunks: Iterable[Chunk], table: dict[str, Any]
-    ) -> tuple[tuple[int, int], bool]:
-        """Writes all chunks into one file; returns its shape and whether all embeddings have length 1."""
-        shape, normalized = (len(table["names"]), 0), True
-        with replacing(path) as file:
-            for number, chunk in enumerate(chunks):
-                if number == 0:
-                    shape = (shape[0], chunk.embeddings.shape[1])
-                    np.lib.format.write_array_header_1_0(
-                        file, {"descr": "<f4", "fortran_order": False, "shape": shape}
-                    )
-                file.write(np.ascontiguousarray(chunk.embeddings, "<f4").tobytes())
-                lengths = np.linalg.norm(chunk.embeddings.astype(np.float64), axis=1)
-                normalized &= bool((np.abs(lengths - 1.0) < 1e-3).all())
-        return shape, normalized
-
-
-def _parse(path: Path) -> dict[str, Any]:
-    """Returns the JSON object of a file; raises ValueError if it is damaged."""
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise _damaged(path, error) from error
-    if not isinstance(found, dict):
-        raise _damaged(path, "its keys are not those of an index")
-    return found
-
-
-def _is_table(table: dict[str, Any]) -> bool:
-    columns = dict(_COLUMN_TYPES)
-    if table.get("classes", "missing") is None:
-        del columns["classes"]
-    if not all(isinstance(table.get(name), list) for name in (*columns, "chunks", "unreadable")):
-        return False
-    length = len(table["names"])
-    return all(isinstance(pair, list) and len(pair) == 2 for pair in table["unreadable"]) and all(
-        len(table[name]) == length and all(isinstance(value, kind) for value in table[name])
-        for name, kind in columns.items()
-    )
-
-
-def _damaged(path: Path, reason: object) -> ValueError:
-    return ValueError(
-        f"`index` must be whole, but {path} is not: {reason}. Rebuild it with `overwrite=True`."
-    )
-
-
-def _manifest_checksum(manifest: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(manifest, sort_keys=True).encode())
-
-
-def _file_checksum(path: Path) -> int:
-    """Returns the CRC-32 of a file, read in blocks."""
-    checksum = 0
-    with open(path, "rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            checksum = zlib.crc32(block, checksum)
-    return checksum
+            return self.read_manifest()
+        except (FileNotFoundError, ValueError):
+            return {}

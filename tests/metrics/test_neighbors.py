@@ -171,3 +171,21 @@ def test_refuses_what_it_cannot_search(change, message):
     arguments = {"queries": np.ones([2, 3]), "gallery": np.ones([4, 3]), "k": 1, **change}
     with pytest.raises(ValueError, match=message):
         metrics.nearest(**arguments)
+
+
+@pytest.mark.parametrize("distance", ["euclidean", "cosine"])
+def test_removed_images_are_never_found(distance, monkeypatch):
+    monkeypatch.setattr(nearest_images, "_TILE", 16)
+    random = np.random.default_rng(0)
+    gallery = random.standard_normal((60, 5)).astype(np.float32)
+    # All but one of the first tile.
+    removed = np.r_[np.arange(15), 40, 59]
+    live = np.setdiff1d(np.arange(60), removed)
+    search = metrics.NearestSearch(gallery, distance=distance, removed=removed)
+    for k in (1, 7, 43):
+        indices, distances = search.search(gallery[:20], k)
+        expected = metrics.nearest(gallery[:20], gallery[live], k, distance=distance)
+        np.testing.assert_array_equal(indices, live[expected[0]])
+        np.testing.assert_allclose(distances, expected[1], atol=1e-7)
+    with pytest.raises(ValueError, match="`k` must be <= 43"):
+        search.search(gallery[:1], 44)

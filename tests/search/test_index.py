@@ -93,9 +93,42 @@ def test_bad_queries_are_refused(pictures, embedders, tmp_path):
 def test_a_missing_query_is_found_before_the_embedder_is_read(pictures, embedders, tmp_path, monkeypatch):
     index = build(pictures, embedders[0], tmp_path / "index")
     monkeypatch.setattr(
-        "profs_tf.search.index.SavedEmbedder", lambda path: pytest.fail("the embedder was read")
+        "profs_tf.search.changes.SavedEmbedder", lambda path: pytest.fail("the embedder was read")
     )
     whole = pictures / "0/00.png"
     for name, reason in (("no.png", "No such file or directory"), ("", "Is a directory")):
         with pytest.raises(UnreadableImageError, match=reason):
             index.query([whole, tmp_path / name])
+
+
+def test_given_embeddings_are_searched_with_and_without_their_embedder(pictures, embedders, tmp_path):
+    built = build(pictures, embedders[0], tmp_path / "built")
+    options = {"root": pictures, "class_names": [name[0] for name in built.names]}
+    index = profs.ImageIndex.from_embeddings(
+        built.embeddings, built.names, tmp_path / "index", embedder=embedders[0], **options
+    )
+    found = index.query(pictures / "1/07.png", k=3)[0]
+    assert [item.name for item in found] == [item.name for item in built.query(pictures / "1/07.png", k=3)[0]]
+    assert [item.class_name for item in found] == [item.name[0] for item in found]
+    assert index.changed(range(40)) == []
+    index.remove("0/00.png")
+    assert len(profs.ImageIndex.load(tmp_path / "index")) == 39
+    alone = profs.ImageIndex.from_embeddings(np.eye(3), ["a", "b", "c"], tmp_path / "alone")
+    assert alone.query(np.array([0.9, 0.1, 0.0]), k=1)[0][0].name == "a"
+    with pytest.raises(ValueError, match="`queries` must be embeddings for .*alone"):
+        alone.query(pictures / "1/07.png", k=1)
+
+
+@pytest.mark.parametrize(
+    ("embeddings", "names", "error", "message"),
+    [
+        (np.eye(3), ["a", "b"], ValueError, "`names` must be 3, one an embedding, got 2"),
+        (np.eye(2), ["a", "a"], ValueError, "`names` must be different, got 'a' twice"),
+        (np.full([2, 2], np.inf), ["a", "b"], ValueError, "`embeddings` must be finite"),
+        (np.eye(3), ["a", "b", "c"], FileExistsError, "`path` must be an empty folder, got the index"),
+    ],
+)
+def test_bad_embeddings_are_refused(tmp_path, embeddings, names, error, message):
+    profs.ImageIndex.from_embeddings(np.eye(2), ["c", "d"], tmp_path / "index")
+    with pytest.raises(error, match=message):
+        profs.ImageIndex.from_embeddings(embeddings, names, tmp_path / "index")

@@ -43,7 +43,7 @@ def test_every_kind_of_query_finds_the_same(pictures, embedders, tmp_path):
 
 def test_embeddings_need_no_embedder(pictures, embedders, tmp_path, monkeypatch):
     index = build(pictures, embedders[0], tmp_path / "index")
-    monkeypatch.setattr("profs_tf.search.index.SavedEmbedder", lambda path: pytest.fail("it was loaded"))
+    monkeypatch.setattr("profs_tf.search.changes.SavedEmbedder", lambda path: pytest.fail("it was loaded"))
     assert index.query(index.embeddings[5], k=1)[0][0].name == index.names[5]
 
 

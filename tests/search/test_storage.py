@@ -8,6 +8,8 @@ import pytest
 import profs_tf as profs
 from profs_tf.search.chunks import Chunk
 from profs_tf.search.storage import IndexFolder
+from profs_tf.search.writing import publish as publish_index
+from profs_tf.search.writing import record_removed
 from tests.search.index_files import build, contents
 
 IDENTITY = {"embedder": "/e", "embedder_sha256": "abc", "root": "/pictures"}
@@ -28,7 +30,7 @@ def publish(path, normalized=True):
     chunks = [Chunk(embeddings[:2], []), Chunk(embeddings[2:], [])]
     pictures = np.arange(3 * 12, dtype=np.uint8).reshape(3, 2, 2, 3)
     with folder.building(IDENTITY, overwrite=False):
-        folder.publish(IDENTITY, ["k", "l"], iter(chunks), table, pictures)
+        publish_index(folder, IDENTITY, ["k", "l"], iter(chunks), table, pictures)
     return folder, embeddings, table, pictures
 
 
@@ -38,14 +40,18 @@ def test_holds_what_was_published(tmp_path, normalized):
     manifest = folder.read_manifest()
     assert manifest["normalized"] is normalized
     assert (manifest["num_images"], manifest["embedding_dim"], manifest["root"]) == (3, 4, "/pictures")
-    assert folder.read_images(manifest) == table
-    np.testing.assert_array_equal(folder.open_array(manifest, "embeddings"), embeddings)
-    np.testing.assert_array_equal(folder.open_array(manifest, "pictures"), pictures)
+    opened = folder.open()
+    assert {name: getattr(opened.table, name) for name in table} == table
+    assert opened.manifest == manifest
+    np.testing.assert_array_equal(opened.embeddings, embeddings)
+    np.testing.assert_array_equal(opened.pictures, pictures)
     assert len(contents(folder.path)) == 4
 
 
 def test_every_flipped_bit_is_noticed(tmp_path):
     folder, *_ = publish(tmp_path / "index")
+    with folder.changing() as opened:
+        record_removed(folder, opened, [1])
     random = np.random.default_rng(0)
     for name, content in contents(folder.path).items():
         for position in random.choice(len(content), min(60, len(content)), replace=False):
@@ -55,7 +61,7 @@ def test_every_flipped_bit_is_noticed(tmp_path):
             with pytest.raises(ValueError, match=r"`index` must (be whole|have format)"):
                 profs.ImageIndex.load(folder.path)
         (folder.path / name).write_bytes(content)
-    assert len(profs.ImageIndex.load(folder.path)) == 3
+    assert profs.ImageIndex.load(folder.path).names == ("a", "c")
 
 
 def test_an_index_of_the_first_format_says_how_to_rebuild_it(pictures, embedders, tmp_path):
@@ -66,7 +72,7 @@ def test_an_index_of_the_first_format_says_how_to_rebuild_it(pictures, embedders
     manifest = json.loads((path / "index.json").read_text())
     old = {name: value for name, value in manifest.items() if not name.startswith("checksum")}
     (path / "index.json").write_text(json.dumps({**old, "format": 1, "embedder_sha256": "0" * 64}))
-    message = r"`index` must have format 2, got 1 in .*index\.json\. Rebuild it with `overwrite=True`\."
+    message = r"`index` must have format 2 or 3, got 1 in .*index\.json\. Rebuild it with `overwrite=True`\."
     with pytest.raises(ValueError, match=message):
         profs.ImageIndex.load(path)
     with pytest.raises(ValueError, match=message):
