@@ -107,6 +107,10 @@ class ShardFolder:
         self._parts.mkdir(exist_ok=True)
         self.note(finished=False)
 
+    def temporary_file(self, name: str) -> Path:
+        """Returns the path of a file that lasts at most until the shards are done."""
+        return self._parts / f"{name}.part"
+
     def is_finished(self) -> bool:
         """Whether all shards were done when the manifest was last written."""
         return bool(self.read_manifest()["finished"])

@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import pickle
 import queue
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Union
 
 import tensorflow as tf
 
 from profs_tf.serving.loaded import SavedEmbedder
 from profs_tf.shards.embedding import embed_shards
+from profs_tf.shards.folder import ShardFolder
 from profs_tf.shards.job import Job
 from profs_tf.utils.errors import first_line
 
@@ -32,11 +35,14 @@ def embed_in_processes(
     Raises:
         ChildProcessError: If a process was killed.
     """
+    # In a file: a pipe would have each process wait until the one before it has imported TensorFlow.
+    path = ShardFolder(job.output).temporary_file("job")
+    path.write_bytes(pickle.dumps(job))
     # A fork would lack TensorFlow's threads.
     context = multiprocessing.get_context("spawn")
     tasks, messages = context.Queue(), context.Queue()
     workers = [
-        context.Process(target=_work, args=(job, num_processes, tasks, messages), daemon=True)
+        context.Process(target=_work, args=(path, num_processes, tasks, messages), daemon=True)
         for _ in range(num_processes)
     ]
     for number in [*numbers, *[None] * num_processes]:
@@ -73,12 +79,13 @@ def _next_message(messages: Any, workers: Sequence[Any]) -> Union[int, BaseExcep
             )
 
 
-def _work(job: Job, num_processes: int, tasks: Any, messages: Any) -> None:
+def _work(path: Path, num_processes: int, tasks: Any, messages: Any) -> None:
     """Embeds shards until there are no more."""
     # Ctrl-C reaches all processes of a terminal: the parent ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     tf.config.threading.set_intra_op_parallelism_threads(max(1, (os.cpu_count() or 1) // num_processes))
+    job: Job = pickle.loads(path.read_bytes())
     try:
         embed_shards(job, SavedEmbedder(job.embedder), iter(tasks.get, None), messages.put)
         messages.put(_DONE)
