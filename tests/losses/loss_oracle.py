@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.losses.loss_cases import PAIRWISE, as_mask, build, value_and_gradients
 from tests.losses.loss_reference import distance_weighted_negatives
 
-MOST_CLASSES = 40
+MOST_IMAGES = 24
 
 # The same examples in every run: a value within rounding of a jump (a hinge that is counted or not) would
 # otherwise fail once in a few hundred runs.
@@ -30,8 +30,8 @@ class RandomBatch(NamedTuple):
 
 @st.composite
 def random_batches(draw):
-    """B 2..40, classes 1..B, D 2..64; unit length or not; a query mask of any kind; duplicates at will."""
-    size = draw(st.integers(2, MOST_CLASSES))
+    """B 2..24, classes 1..B, D 2..64; unit length or not; a query mask of any kind; duplicates at will."""
+    size = draw(st.integers(2, MOST_IMAGES))
     num_classes = draw(st.integers(1, size))
     dimensions = draw(st.integers(2, 64))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -57,7 +57,7 @@ def random_batches(draw):
 @functools.cache
 def _pairwise_case(name):
     """The case, its loss as a graph of unknown shapes: quicker than 100 eager calls, and one more check."""
-    case = build(name, num_classes=MOST_CLASSES)
+    case = build(name, num_classes=MOST_IMAGES)
     rows, one_per_row = [None, None], [None]
     labels = tf.TensorSpec(one_per_row, tf.int64)
     mask = tf.TensorSpec(one_per_row, tf.float32)

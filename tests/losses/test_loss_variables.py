@@ -1,5 +1,7 @@
 """The variables of a loss (boundary, centers, proxies) are trained, saved and restored."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -74,17 +76,23 @@ def test_sequential_does_not_train_the_variables_of_the_loss():
         (sequential, False),
         (tf.keras.Model(sequential.inputs, sequential.outputs), True),
     ):
-        model.compile(tf.keras.optimizers.Adam(0.01), loss=loss)
+        model.compile(tf.keras.optimizers.Adam(0.01), loss=loss, run_eagerly=True)
         model.fit(IMAGES, LABELS, verbose=0)
         assert np.any(loss.proxies.numpy() != before) == is_trained
+
+
+@functools.cache
+def trained_with(name):
+    loss, model = OWNING[name](), identity_model()
+    model.compile(tf.keras.optimizers.Adam(0.01), loss=loss, run_eagerly=True)
+    model.fit(CROWDED, LABELS, sample_weight=QUERIES, verbose=0)
+    return loss, model
 
 
 @every_owning_loss
 @pytest.mark.parametrize("file_format", ["checkpoint", "weights", "weights.h5", "keras"])
 def test_variables_of_the_loss_are_saved_and_restored(name, file_format, tmp_path):
-    loss, model = OWNING[name](), identity_model()
-    model.compile(tf.keras.optimizers.Adam(0.01), loss=loss, run_eagerly=True)
-    model.fit(CROWDED, LABELS, sample_weight=QUERIES, verbose=0)
+    loss, model = trained_with(name)
     trained = loss.trainable_variables[0].numpy()
     fresh_loss, fresh = OWNING[name](), identity_model()
     fresh.compile(tf.keras.optimizers.Adam(0.01), loss=fresh_loss, run_eagerly=True)
@@ -147,15 +155,13 @@ def test_file_without_the_variable_is_refused():
 
 
 @pytest.mark.parametrize("build", [losses.SoftTripleLoss, losses.ProxyNCALoss])
-@pytest.mark.parametrize("bad", [3, -1, 0.5])
-def test_label_without_a_vector_is_refused(build, bad):
-    loss, E = build(3, DIMENSIONS), IMAGES[:2]
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"whole numbers 0 \.\.\. 2 .* `num_classes` is 3"
-    ):
-        loss([0, bad], E)
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"whole numbers 0 \.\.\. 2 .* `num_classes` is 3"
-    ):
-        tf.function(loss, autograph=False)([0, bad], E)
-    assert np.isnan(tf.function(loss, autograph=False, jit_compile=True)([0, bad], E))
+def test_label_without_a_vector_is_refused(build):
+    loss, E = build(3, DIMENSIONS), tf.constant(IMAGES[:2])
+    graph = tf.function(loss, autograph=False)
+    xla = tf.function(loss, autograph=False, jit_compile=True)
+    message = r"whole numbers 0 \.\.\. 2 .* `num_classes` is 3"
+    for bad in (3, -1, 0.5):
+        for run, labels in ((loss, [0, bad]), (graph, tf.constant([0, bad], tf.float32))):
+            with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+                run(labels, E)
+        assert np.isnan(xla(tf.constant([0, bad], tf.float32), E))

@@ -77,17 +77,18 @@ def test_mined_pairs_of_equal_distance_share_their_boundaries():
     assert max(values) - min(values) < 1e-6
 
 
-@pytest.mark.parametrize("bad", [3, -1, 1.5])
-def test_label_without_a_boundary_is_refused(bad):
+def test_label_without_a_boundary_is_refused():
     loss = losses.MarginLoss(boundary_per_class=True, num_classes=3)
-    rng = np.random.default_rng(0)
-    E, y = unit_rows(rng, 4), np.array([0, 0, 1, bad])
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"whole numbers 0 \.\.\. 2"):
-        loss(y, E)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"whole numbers 0 \.\.\. 2"):
-        tf.function(loss, autograph=False)(y, E)
-    # XLA drops assertions.
-    assert np.isnan(tf.function(loss, autograph=False, jit_compile=True)(y, E))
+    E = tf.constant(unit_rows(np.random.default_rng(0), 4))
+    graph = tf.function(loss, autograph=False)
+    # It drops assertions.
+    xla = tf.function(loss, autograph=False, jit_compile=True)
+    for bad in (3, -1, 1.5):
+        y = [0, 0, 1, bad]
+        for run, labels in ((loss, np.array(y)), (graph, tf.constant(y, tf.float32))):
+            with pytest.raises(tf.errors.InvalidArgumentError, match=r"whole numbers 0 \.\.\. 2"):
+                run(labels, E)
+        assert np.isnan(xla(tf.constant(y, tf.float32), E))
 
 
 def test_needs_the_number_of_classes_for_a_boundary_each():
