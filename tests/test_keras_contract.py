@@ -100,15 +100,13 @@ def test_a_crashed_run_resumes_as_if_nothing_had_happened(group, position, run_e
         assert "recall@1" in rows[0][0]
 
 
-@pytest.mark.parametrize("position", ["before", "behind"])
-def test_mined_memory_is_restored(position, tmp_path):
-    for folder in ("whole", "crashed"):
-        (tmp_path / folder).mkdir()
-    whole, *_ = run(tmp_path / "whole", (), position, mined=True)
-    with pytest.raises(CrashError):
-        run(tmp_path / "crashed", (), position, crash_at=10, mined=True)
-    resumed, *_ = run(tmp_path / "crashed", (), position, mined=True)
-    assert_same_state(whole, resumed)
+def test_mined_memory_is_restored(tmp_path):
+    whole, *_ = run(tmp_path / "whole", (), "before", mined=True)
+    for position in ("before", "behind"):
+        with pytest.raises(CrashError):
+            run(tmp_path / position, (), position, crash_at=10, mined=True)
+        resumed, *_ = run(tmp_path / position, (), position, mined=True)
+        assert_same_state(whole, resumed)
 
 
 @pytest.mark.parametrize("kind", ["EarlyStopping", "ReduceLROnPlateau", "ModelCheckpoint"])

@@ -18,7 +18,8 @@ def flat_model(dim=4):
     model = tf.keras.Sequential(
         [tf.keras.Input([6, 6, 3]), tf.keras.layers.Flatten(), tf.keras.layers.Dense(dim)]
     )
-    model.compile(tf.keras.optimizers.SGD(0.0), profs.losses.ContrastiveLoss())
+    # To trace the few steps of a test would take longer than the steps.
+    model.compile(tf.keras.optimizers.SGD(0.0), profs.losses.ContrastiveLoss(), run_eagerly=True)
     return model
 
 
@@ -242,7 +243,7 @@ def test_a_last_step_that_breaks_the_weights_is_named(stock):
     if not stock:
         optimizer, embedder = model.optimizer, model
         model = profs.ProfsModel(embedder, proximal_weight=0.0)
-        model.compile(optimizer, profs.losses.ContrastiveLoss())
+        model.compile(optimizer, profs.losses.ContrastiveLoss(), run_eagerly=True)
     recall = profs.RecallCallback(IMAGES, preprocessing=PLAIN, evaluate_untrained=True, verbose=False)
     # A stock model does not watch its weights.
     message = "`embeddings` is not finite since step 1" if stock else "`weights` is not finite since step 0"
