@@ -175,21 +175,17 @@ def test_two_runs_are_equal_under_load(whole_run):
     assert_equal_runs(whole_run, (classes, weights(model)))
 
 
-@pytest.mark.parametrize(
-    "stop", [1, 7, 31, *(pytest.param(stop, marks=pytest.mark.slow) for stop in (2, 58))]
-)
-def test_a_resumed_run_is_equal(stop, whole_run, tmp_path):
-    first = make_model()
-    first_sampler = make_sampler()
-    first_link = profs.ProfsCallback(first_sampler)
-    before = train(first, stop, first_sampler, first_link)
-    RunCheckpoint(tmp_path, first, {"projections": first_link}).save()
-    second = make_model()
-    second_sampler = make_sampler()
-    second_link = profs.ProfsCallback(second_sampler)
-    assert RunCheckpoint(tmp_path, second, {"projections": second_link}).restore()
-    after = train(second, 60 - stop, second_sampler, second_link)
-    assert_equal_runs(whole_run, (before + after, weights(second)))
+@pytest.mark.parametrize("stops", [(1, 7, 31), pytest.param((2, 58), marks=pytest.mark.slow)])
+def test_a_run_resumed_again_and_again_is_equal(stops, whole_run, tmp_path):
+    classes = []
+    for begin, end in zip((0, *stops), (*stops, 60)):
+        model, sampler = make_model(), make_sampler()
+        link = profs.ProfsCallback(sampler)
+        checkpoint = RunCheckpoint(tmp_path, model, {"projections": link})
+        assert checkpoint.restore() == (begin > 0)
+        classes += train(model, end - begin, sampler, link)
+        checkpoint.save()
+    assert_equal_runs(whole_run, (classes, weights(model)))
 
 
 def test_a_second_fit_goes_on(whole_run):

@@ -126,20 +126,19 @@ def test_two_runs_are_equal(whole_run):
         np.testing.assert_array_equal(given[step].indices, sampler.given[step].indices)
 
 
-@pytest.mark.parametrize("stop", [2, 17, *(pytest.param(stop, marks=pytest.mark.slow) for stop in (1, 3))])
-def test_a_resumed_run_is_equal(stop, whole_run, tmp_path):
+@pytest.mark.parametrize("stops", [(2, 17), pytest.param((1, 3), marks=pytest.mark.slow)])
+def test_a_run_resumed_again_and_again_is_equal(stops, whole_run, tmp_path):
     name, _, given, state = whole_run
-    first, first_sampler = make_model(LOSSES[name]()), RecordingSampler()
-    first_link = profs.ProfsCallback(first_sampler)
-    train(first, stop, first_sampler, first_link)
-    RunCheckpoint(tmp_path, first, {"projections": first_link}).save()
-    second, second_sampler = make_model(LOSSES[name]()), RecordingSampler()
-    second_link = profs.ProfsCallback(second_sampler)
-    assert RunCheckpoint(tmp_path, second, {"projections": second_link}).restore()
-    train(second, STEPS - stop, second_sampler, second_link)
-    for step in range(stop, STEPS):
-        np.testing.assert_array_equal(given[step].indices, second_sampler.given[step].indices)
-    for one, other in zip(state, whole_state(second)):
+    for begin, end in zip((0, *stops), (*stops, STEPS)):
+        model, sampler = make_model(LOSSES[name]()), RecordingSampler()
+        link = profs.ProfsCallback(sampler)
+        checkpoint = RunCheckpoint(tmp_path, model, {"projections": link})
+        assert checkpoint.restore() == (begin > 0)
+        train(model, end - begin, sampler, link)
+        checkpoint.save()
+        for step in range(begin, end):
+            np.testing.assert_array_equal(given[step].indices, sampler.given[step].indices)
+    for one, other in zip(state, whole_state(model)):
         np.testing.assert_array_equal(one, other)
 
 

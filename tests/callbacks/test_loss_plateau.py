@@ -60,20 +60,21 @@ def test_anchors_follow_the_losses(whole_run):
     assert logs["loss"] == [pytest.approx(np.mean(records.losses), rel=1e-5)]
 
 
-@pytest.mark.parametrize("stop", [1, 12, 37])
-def test_a_resumed_run_is_equal(stop, whole_run, tmp_path):
-    first, first_sampler = make_model(), make_sampler()
-    first_link = profs.ProfsCallback(first_sampler)
-    before, _ = train(first, stop, first_sampler, first_link)
-    RunCheckpoint(tmp_path, first, {"projections": first_link}).save()
-    second, second_sampler = make_model(), make_sampler()
-    second_link = profs.ProfsCallback(second_sampler)
-    assert RunCheckpoint(tmp_path, second, {"projections": second_link}).restore()
-    after, _ = train(second, STEPS - stop, second_sampler, second_link)
+def test_a_run_resumed_again_and_again_is_equal(whole_run, tmp_path):
+    losses, projections, stops = [], [], (1, 12, 37)
+    for begin, end in zip((0, *stops), (*stops, STEPS)):
+        model, sampler = make_model(), make_sampler()
+        link = profs.ProfsCallback(sampler)
+        checkpoint = RunCheckpoint(tmp_path, model, {"projections": link})
+        assert checkpoint.restore() == (begin > 0)
+        part, _ = train(model, end - begin, sampler, link)
+        checkpoint.save()
+        losses += part.losses
+        projections += part.projections
     records, _, expected = whole_run
-    assert before.losses + after.losses == records.losses
-    assert before.projections + after.projections == records.projections
-    for one, other in zip(expected, weights(second)):
+    assert losses == records.losses
+    assert projections == records.projections
+    for one, other in zip(expected, weights(model)):
         np.testing.assert_array_equal(one, other)
 
 
