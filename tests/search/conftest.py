@@ -7,10 +7,10 @@ import pytest
 from PIL import Image
 
 from profs_tf.inputs.preprocessing import Preprocessing
-from profs_tf.models.embedder import build_embedder
 from profs_tf.search import source as index_source
 from profs_tf.serving.saved_model import save_embedder
 from tests.helpers.saved_models import loaded_once  # noqa: F401
+from tests.serving.exports import small_embedder
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +18,7 @@ def embedders(tmp_path_factory):
     """Two untrained ones, whose pictures are 24 x 24."""
     root = tmp_path_factory.mktemp("embedders")
     for seed in (1, 2):
-        save_embedder(build_embedder("conv4", 8, seed=seed), Preprocessing(24, 24), root / f"{seed}")
+        save_embedder(small_embedder(seed), Preprocessing(24, 24), root / f"{seed}")
     return root / "1", root / "2"
 
 

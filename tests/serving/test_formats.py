@@ -17,7 +17,7 @@ from profs_tf.serving.formats import (
     export_embedder,
     sample_of,
 )
-from tests.serving.exports import PREPROCESSING, describe, expected_of
+from tests.serving.exports import PREPROCESSING, describe, expected_of, small_embedder
 
 TFLITE = ("tflite", "tflite_float16")
 
@@ -48,7 +48,7 @@ def test_a_conversion_that_differs_is_refused_and_leaves_nothing(
 
 def test_a_saved_model_that_differs_is_refused_and_leaves_nothing(embedder, pictures, tmp_path, monkeypatch):
     save = export_formats.save_embedder
-    other = build_embedder("conv4", 8, seed=2)
+    other = small_embedder(seed=2)
     monkeypatch.setattr(export_formats, "save_embedder", lambda model, *rest: save(other, *rest))
     with pytest.raises(ExportMismatchError, match="The format saved_model differs"):
         export_embedder(tmp_path / "out", ("saved_model",), embedder, PREPROCESSING, pictures, describe)

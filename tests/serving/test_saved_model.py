@@ -12,9 +12,9 @@ from PIL import Image
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.decoding import UnreadableImageError
 from profs_tf.inputs.preprocessing import Preprocessing
-from profs_tf.models.embedder import build_embedder
 from profs_tf.models.inference import embed
 from profs_tf.serving.saved_model import embed_with_saved, load_signature, save_embedder
+from tests.serving.exports import small_embedder
 
 PREPROCESSING = Preprocessing(resize=32, crop=24)
 PICTURES = np.random.default_rng(0).integers(0, 256, (6, 40, 30, 3), np.uint8)
@@ -23,7 +23,7 @@ LABELS = [0, 0, 1, 1, 2, 2]
 
 @pytest.fixture(scope="module")
 def embedder():
-    return build_embedder("conv4", 8, seed=1)
+    return small_embedder(seed=1)
 
 
 @pytest.fixture(scope="module")
