@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from typing import Union
+from typing import Any, Union
 
 import numpy as np
 from absl import flags, logging
@@ -14,6 +14,8 @@ from profs_tf.cli import data_flags
 from profs_tf.cli.command import run
 from profs_tf.cli.flag_types import check_values, define_flag, read_lines, split_at_commas
 from profs_tf.metrics.exact.embeddings import DISTANCES
+from profs_tf.search.approximate import import_faiss
+from profs_tf.search.faiss_index import FaissReport
 from profs_tf.search.index import ImageIndex
 from profs_tf.search.queries import check_files
 from profs_tf.search.searcher import SEARCHES, Neighbor
@@ -28,6 +30,9 @@ USAGE = """retrieve: index a folder of pictures by their embeddings, and find th
   python -m profs_tf.retrieve --index=mine.index --query=one.jpg --strip=strip.png
   python -m profs_tf.retrieve --index=emoji.index --embedder=runs/emoji/embedder --dataset=emoji \\
       --indexed=0,100
+  python -m profs_tf.retrieve --index=mine.index --add=new/ --remove=old.jpg
+  python -m profs_tf.retrieve --index=large.index --faiss_factory=IVF1024,SQ8
+  python -m profs_tf.retrieve --index=large.index --search=faiss --query=one.jpg
 
 The index is built first if --folder, a flag of the data set or --split is set, or if no query is given.
 Without --folder it holds the test classes of the embedder's run, unless flags say otherwise. Build again
@@ -35,9 +40,17 @@ after pictures were added, removed or changed: only those are embedded, and thei
 Ctrl-C or a kill the same command continues, and gives the same index to the bit. An unreadable picture ends
 the build with its name; --skip_unreadable leaves such pictures out and names them.
 
+--add embeds further pictures and --remove leaves some out, without building again. A build of the folder
+makes the index equal to it.
+
 --query, --query_list and --indexed search in the index, exactly and in blocks; a picture that is in the index
-does not find itself. Only the embedder that built the index can embed the queries. Distances are those of the
+does not find itself. From a million images on, --faiss_factory keeps an index of faiss in the folder. With
+it, --search=faiss finds most of the nearest images in a hundredth of the time; how many is measured and
+printed. Only the embedder that built the index can embed the queries. Distances are those of the
 embeddings: 0 for equal ones, at most 2 if their length is 1."""
+
+_CHANGES = "Changing an index without building it again"
+_FAISS = "Approximate search"
 
 
 def define_flags(values: flags.FlagValues) -> None:
@@ -55,19 +68,57 @@ def define_flags(values: flags.FlagValues) -> None:
         ("indexed", list, (), "Indexed images to search for, by name or index, separated by commas.", ()),
         ("k", int, 8, "Images to find for each query.", ()),
         ("distance", str, "euclidean", "Distance of embeddings.", DISTANCES),
-        ("search", str, "exact", "Search method; faiss is an extra to install.", SEARCHES),
+        (
+            "search",
+            str,
+            "exact",
+            "Search method; faiss needs the index that --faiss_factory makes.",
+            SEARCHES,
+        ),
         ("exclude_self", bool, True, "Whether to exclude an indexed query from its own neighbors.", ()),
         ("json", bool, False, "Whether to print JSON instead of a table.", ()),
         ("strip", str, None, "PNG file to draw each query and its neighbors into.", ()),
     ):
         define_flag(values, name, kind, default, text, choices)
+    changes: tuple[tuple[str, type, Any, str, str], ...] = (
+        (
+            "add",
+            list,
+            (),
+            "Picture files, or one folder, to add to the index, separated by commas.",
+            _CHANGES,
+        ),
+        ("remove", list, (), "Names of images to remove from the index, separated by commas.", _CHANGES),
+        (
+            "faiss_factory",
+            str,
+            None,
+            "Index of faiss to train and keep, as its index_factory takes it: HNSW32, fast but larger than "
+            "the embeddings; IVF1024,SQ8, small, for a million images. Needs pip install profs_tf[faiss].",
+            _FAISS,
+        ),
+        (
+            "faiss_recall",
+            float,
+            0.95,
+            "Recall@10 against the exact search to reach: the fastest setting that does is kept.",
+            _FAISS,
+        ),
+        ("recall_sample", int, 1000, "Indexed images to search for to measure this Recall.", _FAISS),
+    )
+    for flag in changes:
+        define_flag(values, *flag[:4], group=flag[4])
 
 
 def main(values: flags.FlagValues) -> None:
     """Builds the index and searches in it."""
     if not values.index:
         raise ValueError("`index` must name the folder of the index. Pass --index=FOLDER.")
-    check_values(values, least={"batch_size": 1, "k": 1}, files=("strip",))
+    check_values(values, least={"batch_size": 1, "k": 1, "recall_sample": 1}, files=("strip",))
+    if not 0 < values.faiss_recall <= 1:
+        raise ValueError(f"`faiss_recall` must be in (0, 1], got {values.faiss_recall}.")
+    if values.faiss_factory:
+        import_faiss()
     listed = read_lines("query_list", values.query_list) if values.query_list else []
     files = split_at_commas(values.query)
     check_files(files, "query")
@@ -79,13 +130,18 @@ def main(values: flags.FlagValues) -> None:
         raise ValueError(
             f"`folder` must be left out with `dataset`, its flags and `split`, got {values.folder}."
         )
-    if not (values.folder or values.embedder or searches):
+    changes = bool(values.add or values.remove)
+    if not (values.folder or values.embedder or searches or changes or values.faiss_factory):
         raise ValueError(
             "`query` must name a picture unless an index is built. Pass --query=FILE, --query_list=FILE or "
             "--indexed=NAME to search; --embedder=FOLDER, and --folder=FOLDER or --dataset=NAME, to build."
         )
-    builds = bool(values.folder or names_data or not searches)
+    builds = bool(values.folder or names_data or (values.embedder and not (searches or changes)))
     index = _build(values) if builds else ImageIndex.load(values.index)
+    if changes:
+        _change(index, values)
+    if values.faiss_factory:
+        _report(values, f"faiss {_build_faiss(index, values)}")
     if searches:
         _search(index, values, files)
 
@@ -94,8 +150,7 @@ def _build(values: flags.FlagValues) -> ImageIndex:
     if not values.embedder:
         raise ValueError("`embedder` must name the folder of a SavedModel. Pass --embedder=FOLDER.")
     check_saved_model(values.embedder)
-    # With --json standard output is the answer's alone.
-    report = functools.partial(print, file=sys.stderr if values.json else sys.stdout, flush=True)
+    report = functools.partial(_report, values)
     images = values.folder or data_flags.load_chosen_split(values, values.embedder, report)[0]
     index = ImageIndex.build(
         images,
@@ -106,12 +161,46 @@ def _build(values: flags.FlagValues) -> ImageIndex:
         overwrite=values.overwrite,
         progress=True,
     )
+    _report_index(index, values)
+    return index
+
+
+def _change(index: ImageIndex, values: flags.FlagValues) -> None:
+    if values.add:
+        paths = split_at_commas(values.add)
+        index.add(
+            paths[0] if len(paths) == 1 else paths,
+            embedder=values.embedder,
+            batch_size=values.batch_size,
+            skip_unreadable=values.skip_unreadable,
+            progress=True,
+        )
+    if values.remove:
+        index.remove(split_at_commas(values.remove, index.names.__contains__))
+    _report_index(index, values)
+
+
+def _build_faiss(index: ImageIndex, values: flags.FlagValues) -> FaissReport:
+    return index.build_faiss(
+        values.faiss_factory,
+        distance=values.distance,
+        recall=values.faiss_recall,
+        recall_sample=values.recall_sample,
+        progress=True,
+    )
+
+
+def _report(values: flags.FlagValues, text: str) -> None:
+    # With --json standard output is the answer's alone.
+    print(text, file=sys.stderr if values.json else sys.stdout, flush=True)
+
+
+def _report_index(index: ImageIndex, values: flags.FlagValues) -> None:
     skipped = f", {len(index.unreadable):,} left out:" if index.unreadable else ""
     unit = "image" if len(index) == 1 else "images"
-    report(f"{index.path}: {len(index):,} {unit} of {index.embedding_dim} dimensions{skipped}")
+    _report(values, f"{index.path}: {len(index):,} {unit} of {index.embedding_dim} dimensions{skipped}")
     for _, reason in index.unreadable:
-        report(f"  {reason}")
-    return index
+        _report(values, f"  {reason}")
 
 
 def _search(index: ImageIndex, values: flags.FlagValues, files: list[str]) -> None:

@@ -1,5 +1,7 @@
 import json
 import os
+import re
+import shutil
 import signal
 import time
 
@@ -174,6 +176,32 @@ def test_unreadable_pictures_are_named(whole_run, pictures, tmp_path, monkeypatc
     assert "1 image of 16 dimensions, 1 left out" in done.out
 
 
+def test_changes_the_index_and_searches_it_by_faiss(indexed, pictures, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("faiss", reason="faiss is an extra")
+    copied = shutil.copytree(indexed[0], tmp_path / "index")
+    (tmp_path / "new").mkdir()
+    new = tmp_path / "new/a.png"
+    new.write_bytes((pictures / "class 03/1.png").read_bytes())
+    done = run_here(
+        monkeypatch,
+        capsys,
+        f"--index={copied}",
+        f"--add={tmp_path / 'new'}",
+        "--remove=class 03/0.png,class 03/2.png",
+        "--faiss_factory=IVF2,Flat",
+        "--recall_sample=20",
+        "--faiss_recall=1",
+    )
+    assert "59 images of 16 dimensions" in done.out
+    assert re.search(r"faiss IVF2,Flat: Recall@10 \d+\.\d% of 20 queries", done.out), done.out
+    asks = [f"--index={copied}", f"--query={new}", "--json"]
+    found = [run_here(monkeypatch, capsys, *asks, f"--search={name}").out for name in ("faiss", "exact")]
+    neighbors = [json.loads(text)["queries"][0]["neighbors"] for text in found]
+    assert neighbors[0] == neighbors[1]
+    assert neighbors[0][0]["name"] == "class 03/1.png"
+    assert not {"class 03/0.png", "class 03/2.png", str(new)} & {item["name"] for item in neighbors[0]}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -195,6 +223,13 @@ def test_unreadable_pictures_are_named(whole_run, pictures, tmp_path, monkeypatc
             ["--index={1}", "--query={0}/no.png"],
             "--query must name image files that can be read, got {0}/no.png: No such file",
         ),
+        (["--index={1}", "--indexed=0", "--search=faiss"], "Build one by --faiss_factory=HNSW32"),
+        (
+            ["--index={1}", "--faiss_factory=Guess"],
+            "--faiss_factory must suit 60 embeddings of 16 dimensions",
+        ),
+        (["--index={1}", "--faiss_factory=Flat", "--faiss_recall=95"], "--faiss_recall must be in (0, 1]"),
+        (["--index={1}", "--remove=nobody"], "must be names of images in the index, got 'nobody'"),
         (["--index={1}", "--query_list={0}/no.txt"], "--query_list must be a text file in UTF-8"),
         (["--index={1}", "--query_list={1}/embeddings.npy"], "--query_list must be a text file in UTF-8"),
         (["--index={1}", "--query_list={0}/zeros.txt"], "--query_list must be a text file in UTF-8"),
