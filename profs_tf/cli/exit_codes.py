@@ -46,6 +46,7 @@ _ARGUMENT = re.compile(r"`(\w+)(?:=([^`]*))?`")
 _FLAG_OF_ARGUMENT = {
     "crop": "image_crop",
     "path": "dataset",
+    "aspect": "image_aspect",
     "resize": "image_resize",
     "shift": "image_shift",
 }

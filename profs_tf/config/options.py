@@ -84,6 +84,12 @@ class Config(MethodOptions, DataOptions):
         "Side in pixels of the random (evaluation: central) crop. Default: 224 for files, all in memory.",
         minimum=1,
     )
+    image_aspect: str = option(
+        "stretch",
+        "How pictures that are not square become so, in training, evaluation and export. stretch: as in the "
+        "paper, whatever the aspect ratio. crop: the central square. pad: with a gray border.",
+        choices=("stretch", "crop", "pad"),
+    )
     image_shift: Optional[int] = option(
         None,
         "Pixels of mirrored border before the crop. Default: 0 for files, 1/12 of the side in memory.",

@@ -42,7 +42,7 @@ def cached(
 
     Args:
         image_list: N images.
-        preprocessing: Its `resize` is the side S after scaling; the rest is not used.
+        preprocessing: Its `resize` is the side S after scaling; of the rest only `aspect` is used.
         cache: "memory" or "disk"; "auto" means memory if the images need at most half of what is free, else
             the disk if `cache_dir` is given, else "none", which returns the list unchanged.
         cache_dir: Folder of the cache files. A file's name is a fingerprint of the paths, sizes and times of
@@ -65,14 +65,16 @@ def cached(
             return image_list
         raise ValueError(f"`cache` must be none or auto for images of different sizes, got {cache!r}.")
     side = preprocessing.resize
+    # The central crop is the whole image.
+    scaling = Preprocessing(resize=side, crop=side, aspect=preprocessing.aspect)
     needed = len(image_list) * side * side * 3
     if cache == "auto":
         fits = needed <= _MEMORY_FRACTION * free_memory()
         cache = "memory" if fits else "disk" if cache_dir else "none"
     if cache == "memory":
-        pixels = _in_memory(image_list, side, needed, progress)
+        pixels = _in_memory(image_list, scaling, needed, progress)
     elif cache == "disk" and cache_dir:
-        pixels = _on_disk(image_list, side, needed, Path(cache_dir).expanduser(), progress)
+        pixels = _on_disk(image_list, scaling, needed, Path(cache_dir).expanduser(), progress)
     else:
         return image_list
     return dataclasses.replace(image_list, images=pixels, boxes=None)
@@ -90,28 +92,31 @@ def free_memory() -> int:
     return free
 
 
-def _in_memory(image_list: ImageList, side: int, needed: int, progress: bool) -> np.ndarray:
+def _in_memory(image_list: ImageList, scaling: Preprocessing, needed: int, progress: bool) -> np.ndarray:
     if needed > free_memory():
         raise ValueError(
             f"`cache` memory needs {needed / 2**30:.1f} GB free, got {free_memory() / 2**30:.1f}. "
             "Use disk or none."
         )
-    pixels = np.empty([len(image_list), side, side, 3], np.uint8)
+    pixels = np.empty([len(image_list), scaling.resize, scaling.resize, 3], np.uint8)
     start = 0
-    for batch in _scaled_batches(image_list, side, progress):
+    for batch in _scaled_batches(image_list, scaling, progress):
         pixels[start : start + len(batch)] = batch
         start += len(batch)
     return pixels
 
 
-def _on_disk(image_list: ImageList, side: int, needed: int, folder: Path, progress: bool) -> np.ndarray:
-    path = folder / f"{fingerprint(image_list, f'{_VERSION} {side}')}.npy"
+def _on_disk(
+    image_list: ImageList, scaling: Preprocessing, needed: int, folder: Path, progress: bool
+) -> np.ndarray:
+    side = scaling.resize
+    path = folder / f"{fingerprint(image_list, f'{_VERSION} {side} {scaling.aspect}')}.npy"
 
     def write(file: BinaryIO) -> None:
         _check_space(folder, needed)
         header = {"descr": "|u1", "fortran_order": False, "shape": (len(image_list), side, side, 3)}
         np.lib.format.write_array_header_1_0(file, header)
-        for batch in _scaled_batches(image_list, side, progress):
+        for batch in _scaled_batches(image_list, scaling, progress):
             file.write(batch.data)
 
     write_once(path, write)
@@ -147,12 +152,10 @@ def _check_space(folder: Path, needed: int) -> None:
         )
 
 
-def _scaled_batches(image_list: ImageList, side: int, progress: bool) -> Iterator[np.ndarray]:
-    # The central crop is the whole image.
-    whole = Preprocessing(resize=side, crop=side)
+def _scaled_batches(image_list: ImageList, scaling: Preprocessing, progress: bool) -> Iterator[np.ndarray]:
     disable = None if progress else True
     bar = tqdm(None, f"decode {image_list.name}", len(image_list), unit=" images", disable=disable)
     with naming_unreadable_files(), bar:
-        for batch in evaluation_pipeline(image_list, whole, _BATCH_SIZE).as_numpy_iterator():
+        for batch in evaluation_pipeline(image_list, scaling, _BATCH_SIZE).as_numpy_iterator():
             yield batch
             bar.update(len(batch))

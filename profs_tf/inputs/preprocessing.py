@@ -17,6 +17,9 @@ from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.augmentation import erase, jitter_colors, random_resized_crop
 
 AUGMENTATIONS = ("crop", "random_resized_crop")
+ASPECTS = ("stretch", "crop", "pad")
+# Of the border that "pad" adds.
+_GRAY = 127
 
 
 @dataclass(frozen=True)
@@ -25,8 +28,8 @@ class Preprocessing:
 
     Training: scale to ``resize`` x ``resize``, pad each side by ``shift`` mirrored pixels, take a random crop
     of ``crop`` x ``crop``, flip left to right with probability 1/2. Evaluation: scale, take the central crop.
-    Scaling does not keep the aspect ratio, as in the paper (section 5.2: scaled to 256 x 256, random crop of
-    224 x 224, horizontal mirroring).
+    Scaling stretches the image to a square by default, as in the paper (section 5.2: scaled to 256 x 256,
+    random crop of 224 x 224, horizontal mirroring).
 
     Training may change images further, see `inputs.augmentation`; evaluation does not.
 
@@ -39,6 +42,8 @@ class Preprocessing:
         augmentation: "crop" as above, or "random_resized_crop": a part of random size and ratio, scaled.
         color_jitter: Largest relative change of brightness, contrast and saturation in training, in [0, 1].
         erasing: Probability that training paints over a rectangle of the image.
+        aspect: How an image becomes the square that is scaled. "stretch" does not keep the aspect ratio;
+            "crop" takes the central square; "pad" adds a gray border on the shorter sides.
 
     Raises:
         ValueError: If a size is out of range, or the crop is larger than the image.
@@ -51,6 +56,7 @@ class Preprocessing:
     augmentation: str = "crop"
     color_jitter: float = 0.0
     erasing: float = 0.0
+    aspect: str = "stretch"
 
     def __post_init__(self) -> None:
         if self.resize < 0:
@@ -68,6 +74,12 @@ class Preprocessing:
         if self.augmentation not in AUGMENTATIONS:
             raise ValueError(
                 f"`augmentation` must be one of {', '.join(AUGMENTATIONS)}, got {self.augmentation!r}."
+            )
+        if self.aspect not in ASPECTS:
+            raise ValueError(f"`aspect` must be one of {', '.join(ASPECTS)}, got {self.aspect!r}.")
+        if self.aspect != "stretch" and not self.resize:
+            raise ValueError(
+                f"`resize` must be >= 1 pixel with `aspect` {self.aspect}, got 0, which does not scale."
             )
         if self.shift and self.augmentation != "crop":
             raise ValueError(f"`shift` must be 0 with `augmentation` {self.augmentation}, got {self.shift}.")
@@ -161,9 +173,34 @@ def prepare_for_evaluation(image: tf.Tensor, preprocessing: Preprocessing) -> tf
     return tf.ensure_shape(image, [crop, crop, 3])
 
 
+def to_square(images: tf.Tensor, aspect: str) -> tf.Tensor:
+    """Makes images square without scaling, as `Preprocessing.aspect` says; "stretch" leaves them as they are.
+
+    Args:
+        images: Of any type with values 0 to 255, [..., H, W, 3].
+        aspect: One of `ASPECTS`.
+
+    Returns:
+        [..., S, S, 3] with S = min(H, W) for "crop" and max(H, W) for "pad".
+    """
+    if aspect == "stretch":
+        return images
+    height, width = tf.shape(images)[-3], tf.shape(images)[-2]
+    if aspect == "crop":
+        side = tf.minimum(height, width)
+        top, left = (height - side) // 2, (width - side) // 2
+        return images[..., top : top + side, left : left + side, :]
+    side = tf.maximum(height, width)
+    top, left = (side - height) // 2, (side - width) // 2
+    border = [[top, side - height - top], [left, side - width - left], [0, 0]]
+    return tf.pad(
+        images, [[0, 0]] * (images.shape.rank - 3) + border, constant_values=tf.cast(_GRAY, images.dtype)
+    )
+
+
 def _scale(image: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
     side = preprocessing.resize
     if not side or image.shape[:2] == (side, side):
         return image
-    scaled = tf.image.resize(image, [side, side], antialias=True)
+    scaled = tf.image.resize(to_square(image, preprocessing.aspect), [side, side], antialias=True)
     return tf.cast(tf.clip_by_value(tf.round(scaled), 0.0, 255.0), tf.uint8)

@@ -52,7 +52,7 @@ def pooled_features(
         )
 
     if cache_dir and backbone.distribute_strategy.num_replicas_in_sync == 1:
-        sizes = f"{preprocessing.resize} {preprocessing.crop} {batch_size} {mirrored}"
+        sizes = f"{preprocessing.resize} {preprocessing.crop} {preprocessing.aspect} {batch_size} {mirrored}"
         name = fingerprint(image_list, f"{_VERSION} {tf.__version__} {sizes} {_model_sha256(backbone)}")
         path = Path(cache_dir).expanduser() / f"features-{name}.npy"
         write_once(path, lambda file: np.save(file, compute()))

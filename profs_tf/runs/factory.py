@@ -86,6 +86,7 @@ def build_preprocessing(config: Config, image_list: ImageList) -> Preprocessing:
         augmentation=config.augmentation,
         color_jitter=config.color_jitter,
         erasing=config.erasing,
+        aspect=config.image_aspect,
         **changes,
     )
 

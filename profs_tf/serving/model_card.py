@@ -143,8 +143,14 @@ def _is_fraction(name: str) -> bool:
 
 def _preprocessing(preprocessing: Preprocessing) -> str:
     size, crop = preprocessing.resize, preprocessing.crop
+    first = {
+        "stretch": "",
+        "crop": "the central square, ",
+        "pad": "with a gray border (127) to a square, ",
+    }[preprocessing.aspect]
+    stretched = " whatever the aspect ratio" if preprocessing.aspect == "stretch" else ""
     scaling = (
-        f"scaled to {size} x {size} pixels whatever the aspect ratio, bilinearly with antialiasing"
+        f"{first}scaled to {size} x {size} pixels{stretched}, bilinearly with antialiasing"
         if size
         else "not scaled"
     )

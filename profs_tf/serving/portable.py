@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from profs_tf.inputs.preprocessing import Preprocessing
+from profs_tf.inputs.preprocessing import Preprocessing, to_square
 
 
 def portable_function(
@@ -32,7 +32,8 @@ def portable_function(
 
     @tf.function(input_signature=[tf.TensorSpec([None, None, None, 3], tf.float32, name="images")])
     def embed_images(images: tf.Tensor) -> dict[str, tf.Tensor]:
-        scaled = scale(_rounded(images), preprocessing.resize)
+        squares = to_square(_rounded(images), preprocessing.aspect)
+        scaled = scale(squares, preprocessing.resize)
         top, left = ((tf.shape(scaled)[axis] - crop) // 2 for axis in (1, 2))
         cropped = scaled[:, top : top + crop, left : left + crop]
         prepared = tf.ensure_shape(cropped, [None, crop, crop, 3])

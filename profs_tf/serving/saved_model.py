@@ -87,8 +87,11 @@ def describe(embedder: tf.keras.Model, preprocessing: Preprocessing) -> dict[str
     """Returns what embeddings depend on besides weights: the evaluation's sizes and the kinds of layers."""
     layers = [module for module in embedder.submodules if isinstance(module, tf.keras.layers.Layer)]
     kinds = collections.Counter(f"{type(layer).__name__} {layer.compute_dtype}" for layer in layers)
+    sizes = {"resize": preprocessing.resize, "crop": preprocessing.crop}
+    # Embedders of earlier versions, which all stretched, keep their hash.
+    aspect = {} if preprocessing.aspect == "stretch" else {"aspect": preprocessing.aspect}
     return {
-        "preprocessing": {"resize": preprocessing.resize, "crop": preprocessing.crop},
+        "preprocessing": {**sizes, **aspect},
         "layers": dict(sorted(kinds.items())),
     }
 

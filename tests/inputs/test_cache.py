@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import multiprocessing
 import os
@@ -57,15 +58,16 @@ def cache_files(folder):
 
 def test_batches_are_those_without_a_cache(files, tmp_path, monkeypatch):
     sampler = BatchSampler(files.labels, 6, 2, seed=3)
+    padded = dataclasses.replace(PREPROCESSING, aspect="pad")
 
     def batches(images):
-        yield from train_pipeline(images, sampler, PREPROCESSING).take(4).as_numpy_iterator()
-        yield from evaluation_pipeline(images, PREPROCESSING, 5).as_numpy_iterator()
+        yield from train_pipeline(images, sampler, padded).take(4).as_numpy_iterator()
+        yield from evaluation_pipeline(images, padded, 5).as_numpy_iterator()
 
     expected = list(batches(files))
     for cache, largest_copy in (("memory", 2**28), ("disk", 0)):
         monkeypatch.setattr("profs_tf.inputs.pipeline._LARGEST_COPY", largest_copy)
-        kept = cached(files, PREPROCESSING, cache, tmp_path / "cache")
+        kept = cached(files, padded, cache, tmp_path / "cache")
         assert kept.is_in_memory
         assert kept.boxes is None
         assert kept.images.shape == (12, 20, 20, 3)
@@ -89,11 +91,11 @@ def test_every_change_of_the_source_is_noticed(files, tmp_path, monkeypatch):
     folder = tmp_path / "cache"
     seen = set()
 
-    def scaled_batches(image_list, side, _):
+    def scaled_batches(image_list, scaling, _):
         """The same by Pillow, without building a pipeline each time."""
         for path in image_list.images:
             with Image.open(path) as file:
-                yield np.asarray(file.convert("RGB").resize((side, side)))[None].copy()
+                yield np.asarray(file.convert("RGB").resize((scaling.resize, scaling.resize)))[None].copy()
 
     monkeypatch.setattr(image_cache, "_scaled_batches", scaled_batches)
 
@@ -106,6 +108,7 @@ def test_every_change_of_the_source_is_noticed(files, tmp_path, monkeypatch):
 
     check_new(files)
     check_new(files, Preprocessing(resize=24, crop=16))
+    check_new(files, Preprocessing(resize=PREPROCESSING.resize, crop=8, aspect="pad"))
     moved = files.boxes.copy()
     moved[7] += 1
     check_new(ImageList(files.images, files.labels, files.class_names, boxes=moved))

@@ -27,6 +27,27 @@ def test_scaling_matches_pillow_to_two_gray_levels():
     assert np.abs(got.numpy().astype(int) - expected.astype(int)).max() <= 2
 
 
+@pytest.mark.parametrize(
+    ("aspect", "square"),
+    [
+        ("crop", PIXELS[:, 10:50]),
+        ("pad", np.pad(PIXELS, [(10, 10), (0, 0), (0, 0)], constant_values=127)),
+    ],
+)
+def test_the_aspect_ratio_is_kept_by_a_square_crop_or_a_border(aspect, square):
+    kept = Preprocessing(resize=24, crop=20, aspect=aspect)
+    stretched = Preprocessing(resize=24, crop=20)
+    for image, expected in ((PIXELS, square), (PIXELS.swapaxes(0, 1), square.swapaxes(0, 1))):
+        np.testing.assert_array_equal(
+            prepare_for_evaluation(tf.constant(image), kept),
+            prepare_for_evaluation(tf.constant(expected), stretched),
+        )
+        np.testing.assert_array_equal(
+            prepare_for_training(tf.constant(image), kept, [1, 2]),
+            prepare_for_training(tf.constant(expected), stretched, [1, 2]),
+        )
+
+
 def test_training_crop_is_a_window_of_the_padded_image():
     preprocessing = Preprocessing(resize=0, crop=30, shift=4)
     padded = np.pad(PIXELS, [(4, 4), (4, 4), (0, 0)], mode="symmetric")
@@ -123,6 +144,8 @@ def test_images_in_memory_must_be_square():
         ({"augmentation": "mixup"}, "`augmentation` must be one of crop, random_resized_crop, got 'mixup'"),
         ({"augmentation": "random_resized_crop", "shift": 4}, "`shift` must be 0 with `augmentation` random"),
         ({"color_jitter": 1.5}, r"`color_jitter` must be in \[0, 1\], got 1.5"),
+        ({"aspect": "keep"}, "`aspect` must be one of stretch, crop, pad, got 'keep'"),
+        ({"resize": 0, "crop": 8, "aspect": "pad"}, "`resize` must be >= 1 pixel with `aspect` pad, got 0"),
         ({"erasing": -0.5}, r"`erasing` must be in \[0, 1\], got -0.5"),
     ],
 )

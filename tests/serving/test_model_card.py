@@ -78,6 +78,8 @@ def test_changes_without_normalization_scaling_evaluation_and_method():
     assert "| length | any (not normalized) |" in text
     assert "| distance | Euclidean; cosine similarity ranks differently |" in text
     assert "| resize | not scaled |" in text
+    padded = card(config, Preprocessing(256, 224, aspect="pad"))
+    assert "| resize | with a gray border (127) to a square, scaled to 256 x 256 pixels, bilinearly" in padded
     assert "Nothing was evaluated." in text
     assert "| method | ordinary batches, no penalty |" in text
     assert "| proximal weight (lambda) | 0 |" in text

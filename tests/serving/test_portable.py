@@ -11,7 +11,12 @@ from tests.serving.exports import PREPROCESSING, expected_of
 
 @pytest.mark.parametrize(
     "preprocessing",
-    [Preprocessing(resize=0, crop=16), Preprocessing(resize=24, crop=24), Preprocessing(resize=31, crop=24)],
+    [
+        Preprocessing(resize=0, crop=16),
+        Preprocessing(resize=24, crop=24, aspect="pad"),
+        Preprocessing(resize=31, crop=24, aspect="crop"),
+        Preprocessing(resize=31, crop=24),
+    ],
 )
 def test_includes_every_preprocessing(preprocessing, embedder, pictures):
     function = portable_function(embedder, preprocessing)
