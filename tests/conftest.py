@@ -21,6 +21,7 @@ LONGEST_FIRST = (
     "tests/test_keras_contract.py",
     "tests/backbones/test_backbones.py",
     "tests/tools/test_run_grid.py",
+    "tests/tools/test_run_grid_stopped.py",
     "tests/distribution/test_collectives.py",
     "tests/commands/test_nasty_pictures.py",
     "tests/commands/test_evaluate.py",
