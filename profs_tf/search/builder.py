@@ -208,15 +208,7 @@ def _embed_batch(
     source: IndexSource, model: SavedEmbedder, batch: slice, skip_unreadable: bool
 ) -> tuple[np.ndarray, dict[int, str]]:
     """Returns the embeddings, and {position in the batch: reason} of the unreadable pictures."""
-    images = source.images[batch]
-    if isinstance(images, np.ndarray):
-        return model.embed_pictures(images), {}
-    try:
-        return model.embed_files(images), {}
-    except UnreadableImageError:
-        if not skip_unreadable:
-            raise
-    embeddings, errors = model.embed_readable_files(images)
+    embeddings, errors = model.embed_batch(source.images[batch], skip_unreadable)
     return embeddings, {position: error.summary for position, error in errors.items()}
 
 

@@ -67,6 +67,34 @@ class SavedEmbedder:
         """
         return embed_files(self._encoded, paths, contents)["embeddings"].numpy()
 
+    def embed_batch(
+        self,
+        images: Union[np.ndarray, Sequence[Union[str, os.PathLike]]],
+        skip_unreadable: bool,
+        contents: Optional[Sequence[bytes]] = None,
+    ) -> tuple[np.ndarray, dict[int, UnreadableImageError]]:
+        """Embeds pictures in memory, uint8 [B, H, W, 3], or files; one by one only if a file cannot be read.
+
+        Args:
+            images: Pictures, or paths.
+            skip_unreadable: Whether unreadable files are left out.
+            contents: The files' bytes; None: they are read.
+
+        Returns:
+            Embeddings float32 [n, D], and {position in `images`: `UnreadableImageError`} of those left out.
+
+        Raises:
+            UnreadableImageError: If a file cannot be read and none is to be left out; the message names it.
+        """
+        if isinstance(images, np.ndarray):
+            return self.embed_pictures(images), {}
+        try:
+            return self.embed_files(images, contents), {}
+        except UnreadableImageError:
+            if not skip_unreadable:
+                raise
+        return self.embed_readable_files(images)
+
     def embed_readable_files(
         self, paths: Sequence[Union[str, os.PathLike]]
     ) -> tuple[np.ndarray, dict[int, UnreadableImageError]]:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Union
 
 import numpy as np
 
-from profs_tf.inputs.decoding import UnreadableImageError, read_contents
+from profs_tf.inputs.decoding import read_contents
 from profs_tf.search.source import IndexSource
 from profs_tf.serving.loaded import SavedEmbedder
 from profs_tf.shards.dtypes import num_clipped, scale_of, to_stored
@@ -92,41 +92,31 @@ def calibrate(job: Job, model: SavedEmbedder) -> float:
 
 
 def _embed(source: IndexSource, model: SavedEmbedder, rows: slice, skip_unreadable: bool) -> _Embedded:
-    images = source.images[rows]
-    positions = list(range(len(source.names))[rows])
+    images, contents = source.images[rows], None
+    if not isinstance(images, np.ndarray) and not skip_unreadable:
+        # Read once, so that the checksums are those of what is embedded.
+        contents = read_contents(images)
+    embeddings, errors = model.embed_batch(images, skip_unreadable, contents)
+    readable = [at for at in range(len(images)) if at not in errors]
     if isinstance(images, np.ndarray):
-        checksums = [hashlib.sha256(np.ascontiguousarray(image).data).hexdigest() for image in images]
-        embedded = _Embedded(model.embed_pictures(images), positions, checksums, [])
+        checksums = [_sha256(np.ascontiguousarray(image).data) for image in images]
     else:
-        embedded = _embed_files(model, images, positions, skip_unreadable)
-    wrong = np.flatnonzero(~np.isfinite(embedded.embeddings).all(axis=1))
+        checksums = [_sha256(data) for data in contents or read_contents([images[at] for at in readable])]
+    positions = range(len(source.names))[rows]
+    wrong = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
     if len(wrong):
-        name = source.names[embedded.positions[wrong[0]]]
+        name = source.names[positions[readable[wrong[0]]]]
         raise ArithmeticError(f"Embeddings must be finite, got another value for {name}. Check the embedder.")
-    return embedded
-
-
-def _embed_files(
-    model: SavedEmbedder, paths: tuple[str, ...], positions: list[int], skip_unreadable: bool
-) -> _Embedded:
-    try:
-        contents = read_contents(paths)
-        return _Embedded(model.embed_files(paths, contents), positions, _checksums(contents), [])
-    except UnreadableImageError:
-        if not skip_unreadable:
-            raise
-    embeddings, errors = model.embed_readable_files(paths)
-    readable = [at for at in range(len(paths)) if at not in errors]
     return _Embedded(
         embeddings,
         [positions[at] for at in readable],
-        _checksums(read_contents([paths[at] for at in readable])),
+        checksums,
         [(positions[at], error.summary) for at, error in errors.items()],
     )
 
 
-def _checksums(contents: Iterable[bytes]) -> list[str]:
-    return [hashlib.sha256(content).hexdigest() for content in contents]
+def _sha256(data: Union[bytes, memoryview]) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _write(folder: ShardFolder, job: Job, number: int, key: str, parts: list[_Embedded]) -> None:
