@@ -46,7 +46,17 @@ SHORTER = {
         ("epochs=20, steps_per_epoch=100", QUICK),
         ("RecallCallback(test)", "RecallCallback(test, verbose=False)"),
     ),
-    "using_the_embedder": (),
+    "using_the_embedder": (
+        ("batch_size=64, images_per_class=4", "batch_size=4, images_per_class=2"),
+        (
+            '"efficientnet_lite0", embedding_dim=128, input_size=224',
+            '"conv4", embedding_dim=16, input_size=24',
+        ),
+        ("resize=256, crop=224", "resize=24, crop=24"),
+        ("ks=(1,)", "ks=(1,), verbose=False"),
+        ("epochs=20, steps_per_epoch=100", QUICK),
+        (", progress=True", ""),
+    ),
 }
 # Building, training and saving the guide's own takes minutes where other work shares the machine.
 SMALL_NETWORK = (
@@ -178,9 +188,19 @@ def test_scaling_out(run_guide):
     assert "recall@1" in names["model"].history.history
 
 
-def test_using_the_embedder(run_guide):
+def test_using_the_embedder(run_guide, capsys):
     means = tf.keras.Sequential([tf.keras.Input((20, 20, 3)), tf.keras.layers.GlobalAveragePooling2D()])
     profs.save_embedder(means, profs.Preprocessing(resize=20, crop=20), "runs/emoji/embedder")
     names = run_guide("using_the_embedder")
-    np.testing.assert_allclose(names["embeddings"][0], names["index"].embeddings[-1], rtol=1e-5)
-    assert len(names["index"].names) == 12
+    index = names["index"]
+    np.testing.assert_allclose(names["embeddings"][0], index.embeddings[-2], rtol=1e-5)
+    assert (len(index), index.names[0], index.names[-1][-7:]) == (12, "cup/1.png", "new.png")
+    by_bytes, by_image = index.query(names["queries"][1:3], k=1)
+    assert by_bytes == by_image
+    assert by_bytes[0].name == "wok/1.png"
+
+    (script,) = (block for block in blocks("using_the_embedder") if "train_pipeline" in block)
+    assert len(script.splitlines()) <= 30
+    printed = [line.split() for line in capsys.readouterr().out.splitlines()[-3:]]
+    found = names["catalogue"].query(names["image"], k=3)[0]
+    assert printed == [[f"{item.distance:.3f}", item.name] for item in found]
