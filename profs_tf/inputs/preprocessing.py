@@ -19,7 +19,7 @@ from profs_tf.inputs.augmentation import erase, jitter_colors, random_resized_cr
 AUGMENTATIONS = ("crop", "random_resized_crop")
 ASPECTS = ("stretch", "crop", "pad")
 # Of the border that "pad" adds.
-_GRAY = 127
+GRAY = 127
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def to_square(images: tf.Tensor, aspect: str) -> tf.Tensor:
     top, left = (side - height) // 2, (side - width) // 2
     border = [[top, side - height - top], [left, side - width - left], [0, 0]]
     return tf.pad(
-        images, [[0, 0]] * (images.shape.rank - 3) + border, constant_values=tf.cast(_GRAY, images.dtype)
+        images, [[0, 0]] * (images.shape.rank - 3) + border, constant_values=tf.cast(GRAY, images.dtype)
     )
 
 

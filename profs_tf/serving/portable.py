@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from profs_tf.inputs.preprocessing import Preprocessing, to_square
+from profs_tf.inputs.preprocessing import GRAY, Preprocessing, to_square
 
 
 def portable_function(
@@ -32,8 +32,7 @@ def portable_function(
 
     @tf.function(input_signature=[tf.TensorSpec([None, None, None, 3], tf.float32, name="images")])
     def embed_images(images: tf.Tensor) -> dict[str, tf.Tensor]:
-        squares = to_square(_rounded(images), preprocessing.aspect)
-        scaled = scale(squares, preprocessing.resize)
+        scaled = scale(_rounded(images), preprocessing.resize, preprocessing.aspect)
         top, left = ((tf.shape(scaled)[axis] - crop) // 2 for axis in (1, 2))
         cropped = scaled[:, top : top + crop, left : left + crop]
         prepared = tf.ensure_shape(cropped, [None, crop, crop, 3])
@@ -42,23 +41,39 @@ def portable_function(
     return embed_images
 
 
-def scale(images: tf.Tensor, size: int) -> tf.Tensor:
+def scale(images: tf.Tensor, size: int, aspect: str = "stretch") -> tf.Tensor:
     """Scales images to `size` x `size`, bilinearly with antialiasing, and rounds to integers.
 
     Args:
         images: float32 [N, H, W, 3].
         size: S; 0 keeps the images' size.
+        aspect: As of `Preprocessing`.
 
     Returns:
         float32 [N, S, S, 3].
     """
     if not size:
         return images
-    shape = tf.shape(images)
+    if aspect == "crop":
+        images = to_square(images, aspect)
+    height, width = tf.shape(images)[1], tf.shape(images)[2]
     planes = tf.transpose(images, [0, 3, 1, 2])
-    rows_scaled = tf.matmul(scaling_matrix(shape[1], size), planes)
-    scaled = tf.matmul(rows_scaled, tf.transpose(scaling_matrix(shape[2], size)))
+    if aspect == "pad":
+        # The converters lose the number of channels in a border of dynamic size. Without the gray the border
+        # is zero, and the columns of the matrices that belong to it can be left out.
+        side = tf.maximum(height, width)
+        rows = _central_columns(scaling_matrix(side, size), height)
+        columns = _central_columns(scaling_matrix(side, size), width)
+        scaled = tf.matmul(tf.matmul(rows, planes - GRAY), tf.transpose(columns)) + GRAY
+    else:
+        rows_scaled = tf.matmul(scaling_matrix(height, size), planes)
+        scaled = tf.matmul(rows_scaled, tf.transpose(scaling_matrix(width, size)))
     return _rounded(tf.transpose(scaled, [0, 2, 3, 1]))
+
+
+def _central_columns(matrix: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    begin = (tf.shape(matrix)[1] - count) // 2
+    return matrix[:, begin : begin + count]
 
 
 def scaling_matrix(length: tf.Tensor, size: int) -> tf.Tensor:
