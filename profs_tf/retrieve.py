@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 from typing import Any, Union
 
@@ -123,6 +124,7 @@ def main(values: flags.FlagValues) -> None:
     files = split_at_commas(values.query)
     check_files(files, "query")
     check_files(listed, "query_list")
+    check_files([path for path in split_at_commas(values.add) if not os.path.isdir(path)], "add")
     files += listed
     searches = bool(files or values.indexed)
     names_data = bool(data_flags.given(values)) or values["split"].present
@@ -166,8 +168,13 @@ def _build(values: flags.FlagValues) -> ImageIndex:
 
 
 def _change(index: ImageIndex, values: flags.FlagValues) -> None:
-    if values.add:
-        paths = split_at_commas(values.add)
+    paths = split_at_commas(values.add)
+    removed = split_at_commas(values.remove, index.names.__contains__)
+    if missing := set(removed).difference(index.names):
+        raise ValueError(
+            f"`remove` must be names in the index, got {min(missing)!r}. Names look like {index.names[0]!r}."
+        )
+    if paths:
         index.add(
             paths[0] if len(paths) == 1 else paths,
             embedder=values.embedder,
@@ -175,8 +182,8 @@ def _change(index: ImageIndex, values: flags.FlagValues) -> None:
             skip_unreadable=values.skip_unreadable,
             progress=True,
         )
-    if values.remove:
-        index.remove(split_at_commas(values.remove, index.names.__contains__))
+    if removed:
+        index.remove(removed)
     _report_index(index, values)
 
 

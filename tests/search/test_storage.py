@@ -152,6 +152,24 @@ def test_content_of_the_wrong_kind_is_refused_whatever_the_checksums_say(tmp_pat
         profs.ImageIndex.load(tmp_path / "index")
 
 
+def test_a_reader_follows_an_index_that_is_replaced_meanwhile(tmp_path, monkeypatch):
+    folder, embeddings, table, _ = publish(tmp_path / "index")
+    read, replaced = IndexFolder._open, []
+
+    def replace_first(reader, manifest):
+        if not replaced:
+            replaced.append(manifest)
+            with folder.building(IDENTITY, overwrite=False):
+                chunk = Chunk(embeddings[::-1], [])
+                publish_index(folder, IDENTITY, ["m"], [chunk], {**table, "names": ["d", "e", "f"]}, None)
+        return read(reader, manifest)
+
+    monkeypatch.setattr(IndexFolder, "_open", replace_first)
+    opened = IndexFolder(tmp_path / "index").open()
+    assert opened.table.names == ["d", "e", "f"]
+    np.testing.assert_array_equal(opened.embeddings, embeddings[::-1])
+
+
 def test_other_pictures_are_refused(tmp_path):
     folder, *_ = publish(tmp_path / "index")
     other = {**IDENTITY, "root": "/others"}
