@@ -39,6 +39,7 @@ class FaissReport(NamedTuple):
         parameter: The setting that reaches the wanted Recall, such as "nprobe=8"; "" if there is none.
         k: Neighbors that Recall is of.
         recall: The part of the exact search's k nearest images that were found, mean of the queries.
+        wanted: The Recall that was asked for; a smaller `recall` means that no setting reaches it.
         num_queries: How many indexed images were searched for.
         seconds: Of one query, median.
         exact_seconds: Of one query by the exact search, median.
@@ -49,6 +50,7 @@ class FaissReport(NamedTuple):
     parameter: str
     k: int
     recall: float
+    wanted: float
     num_queries: int
     seconds: float
     exact_seconds: float
@@ -60,6 +62,11 @@ class FaissReport(NamedTuple):
             f"{self.factory}: Recall@{self.k} {self.recall:.1%} of {self.num_queries:,} queries against the "
             f"exact search{setting}; a query takes {1e3 * self.seconds:.2f} ms, exactly "
             f"{1e3 * self.exact_seconds:.1f} ms; {self.megabytes:,.1f} MB"
+            + (
+                f". No setting reaches {self.wanted:.1%}: choose finer codes, such as SQ8 or Flat"
+                if self.recall < self.wanted
+                else ""
+            )
         )
 
 
@@ -112,7 +119,7 @@ def build_faiss(
         file = store_faiss(folder, opened, lambda file: write_faiss(index, file), options)
     setting = f"{name}={value}" if name else ""
     megabytes = file.stat().st_size / 1e6
-    return FaissReport(factory, setting, k, reached, len(sample), seconds, exact_seconds, megabytes)
+    return FaissReport(factory, setting, k, reached, recall, len(sample), seconds, exact_seconds, megabytes)
 
 
 def open_search(folder: IndexFolder, opened: OpenedIndex, distance: str) -> ApproximateSearch:

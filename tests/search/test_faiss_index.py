@@ -31,8 +31,12 @@ def test_is_kept_on_disk_and_reaches_the_wanted_recall(index, factory):
 
 def test_recall_that_no_setting_reaches_is_reported(index):
     report = index.build_faiss("PQ1x1", recall=1.0)
-    assert 0 < report.recall <= 1
+    assert 0 < report.recall <= report.wanted == 1
     assert report.parameter == ""
+    assert "No setting reaches" not in str(report._replace(recall=1.0))
+    assert str(report._replace(recall=0.5)).endswith(
+        ". No setting reaches 100.0%: choose finer codes, such as SQ8 or Flat"
+    )
 
 
 def test_stays_valid_while_images_are_added_and_removed(index, pictures, tmp_path, embedders):
