@@ -4,6 +4,8 @@ import os
 import pytest
 from hypothesis import settings
 
+from tests.helpers.forked_process import ForkServer
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Waiting for work, a thread of OpenMP or OpenBLAS takes a core that another worker needs.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -51,9 +53,12 @@ def part_of_one_worker(nodeid):
 
 
 def pytest_configure(config):
-    """Imports TensorFlow at once, but not in the process that only hands tests to pytest's workers."""
-    if config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput"):
-        return
+    """Starts the fork server; imports TensorFlow at once, but not where tests are only handed to workers."""
+    if not hasattr(config, "workerinput"):
+        server = ForkServer()
+        config.add_cleanup(server.stop)
+        if config.getoption("dist", "no") != "no":
+            return
     import tensorflow as tf  # noqa: F401
 
     # TensorFlow's modules are a million objects that stay: looking through them again and again for garbage

@@ -1,28 +1,38 @@
 """Starts Python from a fork server that has imported TensorFlow, with the interface of subprocess.
 
-The server is the standard library's. It saves the seconds that importing TensorFlow takes, and one more that
-the interpreter takes to end. The process has its own arguments, folder, environment and outputs.
+It saves the seconds that importing TensorFlow takes, and one more that the interpreter takes to end. A
+process has its own arguments, folder, environment and outputs. Pytest has one server for all its workers.
 """
 
-import atexit
-import gc
-import multiprocessing
+import json
 import os
-import runpy
+import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-COMMANDS = tuple(
-    f"profs_tf.{name}"
-    for name in ("check_data", "embed", "evaluate", "export", "gallery", "retrieve", "train")
-)
-# Imported by the commands only when they need them; pytest is what multiprocessing takes for the main module.
-LATE_IMPORTS = ("matplotlib.pyplot", "sklearn.cluster", "sklearn.decomposition", "pytest")
-FORKING = multiprocessing.get_context("forkserver")
-FORKING.set_forkserver_preload([*LATE_IMPORTS, *COMMANDS])
+SERVER = Path(__file__).with_name("fork_server.py")
+# In the environment of pytest's workers: the server's socket.
+SOCKET = "PROFS_TF_TESTS_FORK_SERVER"
+
+
+class ForkServer:
+    """The server, which imports nothing before the first request; ended with the tests."""
+
+    def __init__(self):
+        self._folder = tempfile.TemporaryDirectory()
+        path = os.path.join(self._folder.name, "socket")
+        self._process = subprocess.Popen([sys.executable, SERVER, path], stdin=subprocess.PIPE)
+        os.environ[SOCKET] = path
+
+    def stop(self):
+        os.environ.pop(SOCKET)
+        self._process.stdin.close()
+        self._process.wait()
+        self._folder.cleanup()
 
 
 def run_forked(*words, timeout=300, **options):
@@ -47,31 +57,32 @@ class ForkedProcess:
 
     def __init__(self, *words, merged=False, env=None, cwd=None):
         self.args = [str(word) for word in words]
+        self.returncode = None
         self._folder = tempfile.TemporaryDirectory()
         names = ["output", "output" if merged else "errors"]
         self._outputs = [Path(self._folder.name, name) for name in names]
         for file in self._outputs:
             file.touch()
-        environment = dict(os.environ if env is None else env)
-        self._process = FORKING.Process(
-            target=run, args=(self.args, str(cwd or Path.cwd()), environment, *map(str, self._outputs))
-        )
-        self._process.start()
-        self.pid = self._process.pid
-
-    @property
-    def returncode(self):
-        """The exit code, None while it runs; negative: the signal that ended it."""
-        return self._process.exitcode
+        request = {
+            "words": self.args,
+            "folder": str(cwd or Path.cwd()),
+            "environment": dict(os.environ if env is None else env),
+            "path": sys.path,
+            "outputs": [str(file) for file in self._outputs],
+        }
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.connect(os.environ[SOCKET])
+        self._server.sendall(json.dumps(request).encode() + b"\n")
+        self._answers = self._server.makefile()
+        self.pid = int(self._answers.readline())
 
     def poll(self):
-        """Returns the exit code, None while it runs."""
-        return self.returncode
+        """Returns the exit code, None while it runs; negative: the signal that ended it."""
+        return self._read_exit_code(0)
 
     def wait(self, timeout=None):
         """Waits for the end and returns the exit code."""
-        self._process.join(timeout)
-        if self.returncode is None:
+        if self._read_exit_code(timeout) is None:
             raise subprocess.TimeoutExpired(self.args, timeout)
         return self.returncode
 
@@ -92,37 +103,9 @@ class ForkedProcess:
         """Sends SIGKILL unless it has ended."""
         self.send_signal(signal.SIGKILL)
 
-
-def run(words, folder, environment, output, errors):
-    """Does, in the new process, what `python WORDS...` does with a module (-m), code (-c) or a script."""
-    for number, file in ((1, output), (2, errors)):
-        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND)
-        os.dup2(descriptor, number)
-        os.close(descriptor)
-    # What was imported stays: looking through it for garbage takes a tenth of the time.
-    gc.freeze()
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
-    try:
-        run_words(words)
-    finally:
-        # Multiprocessing leaves this out.
-        atexit._run_exitfuncs()
-
-
-def run_words(words):
-    if words[0] == "-m":
-        # As when a command begins: it is not itself imported yet.
-        package, _, name = words[1].rpartition(".")
-        sys.modules.pop(words[1], None)
-        vars(sys.modules[package]).pop(name, None)
-        sys.argv[1:] = words[2:]
-        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
-    elif words[0] == "-c":
-        sys.argv[:] = ["-c", *words[2:]]
-        exec(compile(words[1], "<string>", "exec"), {"__name__": "__main__"})
-    else:
-        sys.argv[:] = words
-        sys.path.insert(0, str(Path(words[0]).parent))
-        runpy.run_path(words[0], run_name="__main__")
+    def _read_exit_code(self, timeout):
+        if self.returncode is None and select.select([self._server], [], [], timeout)[0]:
+            self.returncode = int(self._answers.readline())
+            self._answers.close()
+            self._server.close()
+        return self.returncode
