@@ -26,6 +26,7 @@ LONGEST_FIRST = (
     "tests/tools/test_run_grid_stopped.py",
     "tests/distribution/test_collectives.py",
     "tests/commands/test_nasty_pictures.py",
+    "tests/commands/test_queries_and_gallery.py",
     "tests/commands/test_evaluate.py",
     "tests/commands/test_gallery.py",
     "tests/commands/test_retrieve.py",

@@ -125,6 +125,9 @@ import sys
 model = tf.keras.models.load_model(sys.argv[1])
 print(type(model.loss).__module__, type(model.optimizer).__module__, model.loss.margin)
 print(*sys.modules)
+print(tf.keras.Model.__module__)
+from tensorflow.keras import layers
+print(issubclass(layers.Dense, tf.Module))
 """
 
 
@@ -148,7 +151,7 @@ def compiled_model(tmp_path_factory):
     ["import profs_tf\nimport tensorflow as tf", "import tensorflow as tf\nimport profs_tf"],
     ids=["ours first", "tensorflow first"],
 )
-def test_keras_finds_our_classes_whichever_is_imported_first(imports, compiled_model):
+def test_keras_2_finds_our_classes_whichever_is_imported_first(imports, compiled_model):
     done = subprocess.run(
         [sys.executable, "-c", LOAD.format(imports=imports), str(compiled_model)],
         capture_output=True,
@@ -157,9 +160,11 @@ def test_keras_finds_our_classes_whichever_is_imported_first(imports, compiled_m
         env={"PATH": ""},
     )
     assert done.returncode == 0, done.stderr
-    loaded, modules = done.stdout.splitlines()
+    loaded, modules, keras, has_its_submodules = done.stdout.splitlines()
     assert loaded == "profs_tf.losses.margin profs_tf.optimizers.head_adam 0.3"
     assert modules_that_register() <= set(modules.split())
+    assert keras.startswith(("keras.src.engine", "tf_keras.src.engine"))
+    assert has_its_submodules == "True"
 
 
 def modules_that_register():

@@ -1,5 +1,6 @@
 """Runs a command in a process of its own and checks its exit code."""
 
+import json
 import subprocess
 import sys
 
@@ -38,3 +39,9 @@ def run_as_typed(name, *arguments, expected=0):
 def as_expected(done, code):
     assert done.returncode == code, done.stdout + done.stderr
     return done
+
+
+def run_evaluate(folder, *arguments):
+    """Runs the command; returns its report."""
+    run_command("evaluate", *arguments, "--ks=1,2", f"--output_json={folder / 'report.json'}")
+    return json.loads((folder / "report.json").read_text())

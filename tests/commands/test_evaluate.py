@@ -6,7 +6,7 @@ import pytest
 
 from profs_tf import evaluate
 from profs_tf.cli import command as command_line
-from tests.commands.run_commands import SHORT, run_as_typed, run_command
+from tests.commands.run_commands import run_as_typed, run_evaluate
 
 
 @pytest.fixture(scope="module")
@@ -145,49 +145,3 @@ def test_bad_use_is_refused(arguments, message, tmp_path, monkeypatch, capsys):
         command_line.run(evaluate.main, evaluate.define_flags, evaluate.USAGE)
     assert stopped.value.code == 2
     assert message.format(tmp_path) in capsys.readouterr().err
-
-
-def run_evaluate(folder, *arguments):
-    """Runs the command; returns its report."""
-    run_command("evaluate", *arguments, "--ks=1,2", f"--output_json={folder / 'report.json'}")
-    return json.loads((folder / "report.json").read_text())
-
-
-@pytest.fixture
-def catalogue(pictures, tmp_path):
-    """A folder with train, query and gallery, of the same pictures: one of each test class is a query."""
-    root = tmp_path / "catalogue"
-    for source in sorted(pictures.rglob("*.png")):
-        number = int(source.parent.name.split()[-1])
-        part = "train" if number < 6 else "query" if source.stem == "0" else "gallery"
-        target = root / part / source.parent.name / source.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(source.read_bytes())
-    return root
-
-
-def test_queries_are_searched_in_their_gallery_by_every_command(catalogue, train_arguments, tmp_path):
-    run = tmp_path / "run"
-    options = (f"--dataset=folder:{catalogue}", f"--output_dir={run}", "--map_at_r", *SHORT)
-    done = run_command("train", *train_arguments, *options)
-    assert "unseen: 30 images of 6 classes (6 queries, the others their gallery)" in done.stdout
-    best = json.loads((run / "metrics.json").read_text())["best"]
-    assert best["recall@1"] * 6 == pytest.approx(round(best["recall@1"] * 6))
-    assert 0 < best["map@r"] <= best["r_precision"] <= 1
-
-    embeddings = f"--save_embeddings={tmp_path / 'e.npy'}"
-    report = run_evaluate(tmp_path, f"--embedder={run / 'embedder'}", embeddings, "--map_at_r")
-    for name in ("recall@1", "recall@2", "map@r", "r_precision"):
-        assert f"{report[name]:.4f}" == f"{best[name]:.4f}"
-    with open(tmp_path / "e.csv", encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["split"] for row in rows] == ["query"] * 6 + ["gallery"] * 24
-    assert rows[0]["name"] == f"{catalogue}/query/class 06/0.png"
-    files = f"--embeddings={tmp_path / 'e.npy'}", f"--labels={tmp_path / 'e.csv'}"
-    assert run_evaluate(tmp_path, *files, "--map_at_r") == report
-
-    page = tmp_path / "page.html"
-    run_command("gallery", f"--embedder={run / 'embedder'}", f"--output={page}", "--k=3")
-    text = page.read_text("utf-8")
-    assert "6 queries with their 3 nearest among all other images of the gallery." in text
-    assert f"Recall@1 {100 * report['recall@1']:.2f} %" in text

@@ -11,7 +11,7 @@ from PIL import Image
 from profs_tf import train
 from profs_tf.cli import command as command_line_module
 from profs_tf.config import Config
-from tests.commands.run_commands import SHORT, STEPS_PER_EPOCH, run_command
+from tests.commands.run_commands import STEPS_PER_EPOCH, run_command
 from tests.commands.run_state import assert_same_run, log_rows, start, wait_for_checkpoint
 
 
@@ -216,35 +216,6 @@ def test_help_teaches():
         "--resume",
     ):
         assert expected in done.stdout
-
-
-def test_a_baseline_that_does_not_improve_on_another_run_s_best_is_exported_as_it_was(
-    whole_run, train_arguments, tmp_path
-):
-    """With so low a rate no weight changes."""
-    best = json.loads((whole_run[0] / "metrics.json").read_text())["best"]
-    folder = tmp_path / "run"
-    options = (
-        "--method=baseline",
-        f"--initial_run={whole_run[0]}",
-        "--learning_rate=1e-30",
-        "--freeze_batch_norm=statistics",
-        *SHORT,
-    )
-    done = run_command("train", *train_arguments, *options, f"--output_dir={folder}")
-    assert f"\nweights: of the best epoch of the run {whole_run[0]}" in done.stdout
-    origin = (folder / "initial_weights.txt").read_text()
-    assert origin == f"of the best epoch of the run {whole_run[0]}, whose own were random (seed 0)\n"
-    assert "M = 1 steps a projection, lambda = 0" in done.stdout
-    rows = log_rows(folder)
-    assert float(rows[0]["recall@1"]) == best["recall@1"]
-    assert float(rows[1]["proximal_penalty"]) == 0.0
-    metrics = json.loads((folder / "metrics.json").read_text())
-    assert metrics["best"]["epoch"] == 0
-    assert metrics["best"]["recall@1"] == metrics["untrained"]["recall@1"]
-    assert "Best epoch: 0 (the network before training): training did not improve it." in done.stdout
-    evaluated = run_command("evaluate", f"--embedder={folder / 'embedder'}", "--ks=1", "--noclustering")
-    assert f"{100 * metrics['untrained']['recall@1']:.2f}" in evaluated.stdout
 
 
 def test_weights_that_are_missing_are_named_before_any_work(pictures, tmp_path):

@@ -28,17 +28,6 @@ def test_keras_3_can_be_used_beside_it():
     assert python(code).stdout == "3 tf_keras.src.engine.training\n"
 
 
-@pytest.mark.parametrize("first", ["profs_tf, tensorflow as tf", "tensorflow as tf, profs_tf"])
-def test_tf_keras_and_its_submodules_are_keras_2_whichever_is_imported_first(first):
-    done = python(
-        f"import {first}\nprint(tf.keras.Model.__module__)\n"
-        "from tensorflow.keras import layers\nprint(issubclass(layers.Dense, tf.Module))"
-    )
-    module, is_keras_2 = done.stdout.splitlines()
-    assert module.startswith(("keras.src.engine", "tf_keras.src.engine")), done.stderr
-    assert is_keras_2 == "True", done.stderr
-
-
 @with_keras_3
 @pytest.mark.parametrize(
     "use", ["import tensorflow as tf; tf.keras.Model", "from tensorflow.keras import layers"]
