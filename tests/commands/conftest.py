@@ -1,6 +1,7 @@
 """Runs the commands in processes of their own, on a folder of small drawings.
 
-Each command is started once as a user starts it; elsewhere a process that has imported TensorFlow forks it.
+Train and evaluate start as a user starts them; elsewhere a process that has imported TensorFlow forks the
+command. tests/test_package.py imports each command in a fresh process.
 """
 
 import contextlib

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageOps
 
-from tests.commands.run_commands import SHORT, TRAIN, run_as_typed, run_command
+from tests.commands.run_commands import SHORT, TRAIN, run_command
 
 CLASSES = ["a b", "Käse", "Ёлка", "猫", "é\u0301", "z [1] {x} %d #"]
 SIZE = (40, 26)
@@ -134,7 +134,7 @@ def test_training_and_evaluation_agree_and_see_the_right_images(run, nasty, tmp_
 
 
 def test_check_data_accepts_them(nasty):
-    done = run_as_typed("check_data", f"--dataset=folder:{nasty}")
+    done = run_command("check_data", f"--dataset=folder:{nasty}")
     assert done.stdout.count("unreadable files: 0") == 1
     # Some releases of Pillow call 16 bit gray "I".
     for part in ("L 3", "CMYK 3", "RGBA 3", "I(;16)? 3", "GIF 3", "JPEG 12", "PNG 15", "height 1 to"):
