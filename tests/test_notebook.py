@@ -47,7 +47,7 @@ def test_it_runs(pictures_drawn, tmp_path, monkeypatch, capsys):
     for before, after in SHORTER:
         assert before in code
         code = code.replace(before, after)
-    names = {"few_emoji": tuple(part.take(np.arange(700)) for part in profs.datasets.load("emoji"))}
+    names = {"few_emoji": tuple(part.take(np.arange(350)) for part in profs.datasets.load("emoji"))}
     exec(compile(code, "docs/emoji.ipynb", "exec"), names)  # the code is this project's own
     assert pictures_drawn == [4 * 6, 2 * 8, 2, 5 * 8]
     assert int(names["model"].step) == 4

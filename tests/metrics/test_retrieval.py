@@ -178,8 +178,9 @@ def test_ranks_do_not_depend_on_the_unit(unit):
     np.testing.assert_array_equal(metrics.evaluate_retrieval(embeddings * unit, labels).ranks, expected)
 
 
-@pytest.mark.parametrize("backend", ["numpy", "tensorflow"])
-def test_many_tiles_of_the_real_size(backend):
+@pytest.fixture(scope="module")
+def many_tiles():
+    """Embeddings, their labels, the ranks among all, and those of the first 3,000 among the others."""
     generator = np.random.default_rng(8)
     labels = np.append(generator.integers(900, size=5003), [900, 901])
     embeddings = generator.standard_normal((902, 24))[labels] + generator.standard_normal((5005, 24))
@@ -194,6 +195,14 @@ def test_many_tiles_of_the_real_size(backend):
     nearest = np.where(positive, distances_sq, np.inf).min(axis=1)
     ranks = 1 + (negative_sq <= nearest[:, None] + 1e-10).sum(axis=1)
     ranks[~positive.any(axis=1)] = 0
+    across = np.where(positive[:3000, 3000:], distances_sq[:3000, 3000:], np.inf).min(axis=1)
+    expected = 1 + (negative_sq[:3000, 3000:] <= across[:, None] + 1e-10).sum(axis=1)
+    return embeddings, labels, ranks, np.where(np.isinf(across), 0, expected)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "tensorflow"])
+def test_many_tiles_of_the_real_size(backend, many_tiles):
+    embeddings, labels, ranks, ranks_among_others = many_tiles
     result = metrics.evaluate_retrieval(embeddings, labels, backend=backend, with_map_at_r=True)
     np.testing.assert_array_equal(result.ranks, ranks)
     others = metrics.evaluate_retrieval(
@@ -203,9 +212,7 @@ def test_many_tiles_of_the_real_size(backend):
         gallery_labels=labels[3000:],
         backend=backend,
     )
-    across = np.where(positive[:3000, 3000:], distances_sq[:3000, 3000:], np.inf).min(axis=1)
-    expected = 1 + (negative_sq[:3000, 3000:] <= across[:, None] + 1e-10).sum(axis=1)
-    np.testing.assert_array_equal(others.ranks, np.where(np.isinf(across), 0, expected))
+    np.testing.assert_array_equal(others.ranks, ranks_among_others)
 
 
 def test_two_classes_larger_than_a_tile():
