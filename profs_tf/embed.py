@@ -107,9 +107,10 @@ def _pictures(values: flags.FlagValues) -> IndexSource:
 
 def _report(manifest: dict[str, Any], output: Path, seconds: float) -> None:
     num_images, embedded, shards = manifest["num_images"], manifest["num_embedded"], manifest["shards"]
+    images, parts = (_counted(*item) for item in ((num_images, "image"), (len(shards), "shard")))
     print(
-        f"{output}: {num_images:,} images of {manifest['embedding_dim']} dimensions, {manifest['dtype']}, in "
-        f"{len(shards):,} shards of {manifest['format']}; {embedded:,} embedded now, "
+        f"{output}: {images} of {manifest['embedding_dim']} dimensions, {manifest['dtype']}, in "
+        f"{parts} of {manifest['format']}; {embedded:,} embedded now, "
         f"{embedded / seconds:,.0f} images/s with loading."
     )
     if manifest["scale"] is not None:
@@ -124,6 +125,10 @@ def _report(manifest: dict[str, Any], output: Path, seconds: float) -> None:
     if unreadable:
         print(f"{len(unreadable):,} left out:", *unreadable, sep="\n  ")
     sys.stdout.flush()
+
+
+def _counted(number: int, unit: str) -> str:
+    return f"{number:,} {unit}{'' if number == 1 else 's'}"
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ _IDENTITY = {
     "shard_size": "`shard_size`",
     "format_version": "the version of the layout",
 }
+_RECORD_KEYS = {"key", "files", "num_images", "embedding_dim", "unreadable", "clipped"}
 _BLOCK_BYTES = 1 << 20
 
 Record = dict[str, Any]
@@ -96,11 +97,14 @@ class ShardFolder:
             ValueError: If it is not whole.
         """
         try:
-            return json.loads(self._manifest.read_bytes())
+            manifest = json.loads(self._manifest.read_bytes())
+            if not isinstance(manifest, dict) or "finished" not in manifest:
+                raise ValueError("its keys are not those of a manifest")
         except ValueError as error:
             raise ValueError(
                 f"`output` must have a whole manifest, got {self._manifest}: {error}. Choose another folder."
             ) from error
+        return manifest
 
     def begin(self) -> None:
         """Notes that shards are missing, before the first of them is written."""
@@ -122,8 +126,12 @@ class ShardFolder:
     def records(self) -> dict[int, Record]:
         """Returns {shard: record} of the finished shards whose files are whole."""
         found = dict(enumerate(self.read_manifest().get("shards", ())))
-        for path in self._parts.glob("*.json"):
-            found[int(path.stem)] = json.loads(path.read_bytes())
+        for path in self._parts.glob("[0-9]*.json"):
+            try:
+                found[int(path.stem)] = json.loads(path.read_bytes())
+            except ValueError:
+                # Damaged: its shard is embedded again.
+                found.pop(int(path.stem), None)
         return {number: record for number, record in found.items() if self._is_whole(record)}
 
     def write(
@@ -169,6 +177,8 @@ class ShardFolder:
             path.unlink()
 
     def _is_whole(self, record: Record) -> bool:
+        if not isinstance(record, dict) or not record.keys() >= _RECORD_KEYS:
+            return False
         try:
             return all(_file_sha256(self.path / name) == wanted for name, wanted in record["files"].items())
         except OSError:

@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+import shutil
 import signal
 
 import numpy as np
@@ -91,6 +92,23 @@ def test_changed_pictures_and_damaged_shards_are_embedded_again(pictures, embedd
     Image.new("RGB", (9, 9), "red").save(path)
     assert write(pictures, embedder, out)["num_embedded"] == 1
     np.testing.assert_allclose(np.load(out / "part-00003.npy"), [[255, 0, 0]], atol=1e-3)
+
+
+@pytest.mark.parametrize("record", ["{", "[]", "{}"])
+def test_a_damaged_record_costs_its_shard(pictures, embedder, tmp_path, record):
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    write(pictures, embedder, whole)
+    shutil.copytree(whole, out)
+    manifest = json.loads((out / "_manifest.json").read_text())
+    (out / "_manifest.json").write_text(json.dumps({**manifest, "finished": False}))
+    (out / "_parts").mkdir()
+    (out / "_parts/00001.json").write_text(record)
+    assert write(pictures, embedder, out)["num_embedded"] == 7
+    assert contents(out)["part-00001.npy"] == contents(whole)["part-00001.npy"]
+    for damaged in ("[]", "{}"):
+        (out / "_manifest.json").write_text(damaged)
+        with pytest.raises(ValueError, match="`output` must have a whole manifest, .* its keys are not"):
+            write(pictures, embedder, out)
 
 
 def test_unreadable_pictures_are_named_and_skipped_only_on_request(pictures, embedder, tmp_path):
