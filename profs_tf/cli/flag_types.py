@@ -62,7 +62,12 @@ def illegal_value(error: flags.IllegalFlagValueError, values: flags.FlagValues) 
     return f"--{name} must be {rule}, got {given!r}."
 
 
-def split_at_commas(texts: Iterable[str], is_one: Callable[[str], bool] = os.path.exists) -> list[str]:
+def is_path(text: str) -> bool:
+    """Whether a text names a file or folder that exists; a leading ~ is the home folder."""
+    return os.path.exists(os.path.expanduser(text))
+
+
+def split_at_commas(texts: Iterable[str], is_one: Callable[[str], bool] = is_path) -> list[str]:
     """Returns the values of a repeated flag, splitting at commas those that are not one value themselves.
 
     `--query="a,b.jpg"` is the file of that name if there is one, and otherwise the files `a` and `b.jpg`; the
@@ -94,7 +99,9 @@ def read_lines(argument: str, path: str) -> list[str]:
         text = content.decode("utf-8-sig")
         if "\0" in text:
             raise UnicodeError("it has zero bytes")
-        return [line for line in text.splitlines() if line.strip()]
+        # Not splitlines, which also splits at characters that file names may have, such as U+2028.
+        lines = (line.removesuffix("\r") for line in text.split("\n"))
+        return [line for line in lines if line.strip()]
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ValueError(f"`{argument}` must be a text file in UTF-8, got {path}: {reason}.") from error

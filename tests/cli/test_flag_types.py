@@ -1,7 +1,7 @@
 import pytest
 from absl import flags
 
-from profs_tf.cli.flag_types import check_values, define_flag, illegal_value, split_at_commas
+from profs_tf.cli.flag_types import check_values, define_flag, illegal_value, read_lines, split_at_commas
 
 
 def parsed(*arguments):
@@ -84,3 +84,15 @@ def test_illegal_values_are_refused_with_the_legal_ones(argument, message):
     with pytest.raises(flags.IllegalFlagValueError) as error:
         values(["command", argument])
     assert illegal_value(error.value, values) == message
+
+
+def test_lines_end_at_line_feeds_alone(tmp_path):
+    path = tmp_path / "list.txt"
+    path.write_bytes("one.jpg\r\n\na\u2028b\x0cc.jpg\ntwo.jpg".encode())
+    assert read_lines("images", str(path)) == ["one.jpg", "a\u2028b\x0cc.jpg", "two.jpg"]
+
+
+def test_files_in_the_home_folder_may_have_commas(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "a,b.jpg").touch()
+    assert split_at_commas(["~/a,b.jpg,c.jpg"]) == ["~/a,b.jpg", "c.jpg"]
