@@ -26,7 +26,7 @@ from profs_tf.search.checked_files import (
 from profs_tf.search.chunks import ChunkFolder
 from profs_tf.search.manifest import read_manifest
 from profs_tf.search.table import ImageTable
-from profs_tf.utils.files import locked
+from profs_tf.utils.files import is_refused, locked
 
 
 class OpenedIndex(NamedTuple):
@@ -90,7 +90,9 @@ class IndexFolder:
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(locked(self._lock, "index"))
-            except PermissionError as error:
+            except OSError as error:
+                if not is_refused(error):
+                    raise
                 raise PermissionError(
                     f"`index` must be writable, got {self.path}: {error.strerror}. Choose another folder."
                 ) from error
@@ -131,7 +133,9 @@ class IndexFolder:
         try:
             with locked(self._lock, "index"):
                 yield self.open()
-        except PermissionError as error:
+        except OSError as error:
+            if not is_refused(error):
+                raise
             raise PermissionError(f"`index` must be writable, got {self.path}: {error.strerror}.") from error
 
     def open(self) -> OpenedIndex:

@@ -1,6 +1,7 @@
 """Writing files: outputs that are checked before the work, and replaced in one step after it."""
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -20,11 +21,23 @@ def write_atomically(path: Path, text: str) -> None:
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Opens a binary file that replaces `path` when it is complete."""
     part = path.with_name(path.name + ".part")
-    with open(part, "wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with open(part, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        # A full disk needs the room, and the system does not say which file it is.
+        part.unlink(missing_ok=True)
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
     os.replace(part, path)
+
+
+def is_refused(error: OSError) -> bool:
+    """Whether an error says that a file must not be written: by its permissions, or on a read-only disk."""
+    return error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @contextlib.contextmanager

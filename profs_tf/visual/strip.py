@@ -45,7 +45,7 @@ def draw_strip(
             shortened = "\n".join(_shortened(line) for line in label.split("\n"))
             draw.text((left, top + _SIZE + 1), shortened, fill="black", font=font, spacing=2)
         draw.line([_SIZE + 3 * _GAP, top, _SIZE + 3 * _GAP, top + _SIZE], fill="#888888", width=2)
-    sheet.save(path, "PNG")
+    sheet.save(os.path.expanduser(path) if isinstance(path, (str, os.PathLike)) else path, "PNG")
 
 
 def _shortened(label: str) -> str:

@@ -1,4 +1,6 @@
+import errno
 import json
+import os
 import zlib
 from io import BytesIO
 
@@ -180,10 +182,15 @@ def test_other_pictures_are_refused(tmp_path):
         pass
 
 
-def test_an_unwritable_folder_is_refused_in_one_line(tmp_path, monkeypatch):
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+def test_an_unwritable_folder_is_refused_in_one_line(tmp_path, monkeypatch, number):
     def refuse(*arguments, **options):
-        raise PermissionError(13, "Permission denied", str(tmp_path))
+        raise OSError(number, os.strerror(number), str(tmp_path))
 
+    publish(tmp_path / "index")
     monkeypatch.setattr("profs_tf.search.storage.locked", refuse)
-    with pytest.raises(PermissionError, match="`index` must be writable, got .*index: Permission denied"):
+    message = f"`index` must be writable, got .*index: {os.strerror(number)}"
+    with pytest.raises(PermissionError, match=message):
         publish(tmp_path / "index")
+    with pytest.raises(PermissionError, match=message), IndexFolder(tmp_path / "index").changing():
+        pass

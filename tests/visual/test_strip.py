@@ -37,3 +37,9 @@ def test_a_label_of_two_lines_makes_room_for_both(tmp_path):
         heights[label], second_line = len(strip), strip[132:145, 136:248]
     assert heights["0.1\na class with a long name"] == heights["0.1"] + 13
     assert (second_line < 100).any()
+
+
+def test_writes_to_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    draw_strip([[(np.zeros([4, 4, 3], np.uint8), "a")]], "~/strip.png")
+    assert (tmp_path / "strip.png").exists()
