@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
+import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Optional
@@ -23,11 +24,14 @@ from profs_tf.metrics.neighbors import NearestSearch
 # Candidates for each neighbor that is sought, and at least so many more.
 _CANDIDATES = 4
 _SPARE = 32
-# Queries that are ranked together.
+# Queries that are ranked together, at most.
 _QUERIES = 64
-# Rows that are added together, and of which at least faiss learns its clusters and codes; and rows a cluster.
+# Rows that are added together, or of which distances are computed together, and of which at least faiss
+# learns its clusters and codes; and rows a cluster.
 _BLOCK = 65_536
 _ROWS_PER_LIST = 64
+# Sizes at which faiss ends the process: HNSW1, NSG0, IVF0.
+_TOO_SMALL = re.compile(r"(?:HNSW|NSG)0*[01](?!\d)|IVF0+(?!\d)")
 
 
 class ApproximateSearch:
@@ -57,15 +61,18 @@ class ApproximateSearch:
         A query for which faiss proposes fewer than k rows is searched for exactly.
         """
         own = np.full(len(queries), -1) if own is None else own
+        asked = min(self._index.ntotal, max(_CANDIDATES * k, k + _SPARE))
+        rows = max(1, min(_QUERIES, _BLOCK // asked))
         parts = [
-            self._search(queries[start : start + _QUERIES], k, own[start : start + _QUERIES])
-            for start in range(0, len(queries), _QUERIES)
+            self._search(queries[start : start + rows], k, own[start : start + rows], asked)
+            for start in range(0, len(queries), rows)
         ]
         rows, distances = (np.concatenate(pair) for pair in zip(*parts))
         return rows, distances
 
-    def _search(self, queries: np.ndarray, k: int, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        asked = min(self._index.ntotal, max(_CANDIDATES * k, k + _SPARE))
+    def _search(
+        self, queries: np.ndarray, k: int, own: np.ndarray, asked: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         candidates = self._index.search(prepared(queries, self.distance), asked)[1]
         if added := self._added(queries, k):
             candidates = np.concatenate([candidates, added[0] + self._index.ntotal], axis=1)
@@ -126,6 +133,8 @@ def train(embeddings: np.ndarray, live: np.ndarray, factory: str, distance: str,
     """
     faiss = import_faiss()
     try:
+        if found := _TOO_SMALL.search(factory):
+            raise RuntimeError(f"{found[0]} is too small")
         index = faiss.index_factory(embeddings.shape[1], factory)
         if not index.is_trained:
             ivf = faiss.try_extract_index_ivf(index)
@@ -136,12 +145,16 @@ def train(embeddings: np.ndarray, live: np.ndarray, factory: str, distance: str,
         for start in tqdm(starts, "faiss", unit=" blocks", disable=None if progress else True):
             index.add(prepared(embeddings[start : start + _BLOCK], distance))
     except (RuntimeError, AssertionError) as error:
-        reason = " ".join(str(error).split()).split("Error: ")[-1].split("failed: ")[-1]
         raise ValueError(
             f"`faiss_factory` must suit {len(live):,} embeddings of {embeddings.shape[1]} dimensions, got "
-            f"{factory!r}: {reason}. Such as HNSW32, or IVF1024,SQ8 for a million."
+            f"{factory!r}: {_reason(error)}. Such as HNSW32, or IVF1024,SQ8 for a million."
         ) from error
     return index
+
+
+def _reason(error: Exception) -> str:
+    """Returns the reason of an error of faiss without the C++ function and line that raised it."""
+    return re.split(r"Error: |failed: |\.cpp:\d+: ", " ".join(str(error).split()))[-1]
 
 
 def parameter_values(index: Any) -> tuple[str, list[int]]:
@@ -163,10 +176,18 @@ def set_parameter(index: Any, name: str, value: int) -> None:
 
 
 def write_faiss(index: Any, path: Path) -> None:
-    """Writes a faiss index."""
-    import_faiss().write_index(index, str(path))
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())
+    """Writes a faiss index.
+
+    Raises:
+        OSError: If it cannot, for instance because the disk is full; nothing is left of it then.
+    """
+    try:
+        import_faiss().write_index(index, str(path))
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+    except (OSError, RuntimeError) as error:
+        path.unlink(missing_ok=True)
+        raise OSError(f"{path} cannot be written: {_reason(error)}") from error
 
 
 def read_faiss(path: Path) -> Any:
@@ -179,10 +200,9 @@ def read_faiss(path: Path) -> Any:
     try:
         return faiss.read_index(str(path), getattr(faiss, "IO_FLAG_MMAP_IFC", faiss.IO_FLAG_MMAP))
     except RuntimeError as error:
-        reason = " ".join(str(error).split()).split("Error: ")[-1]
         raise ValueError(
-            f"`search` must be exact unless this version of faiss can read {path}, got faiss: {reason}. "
-            "Build it again by `faiss_factory`."
+            f"`search` must be exact unless this version of faiss can read {path}, got faiss: "
+            f"{_reason(error)}. Build it again by `faiss_factory`."
         ) from error
 
 

@@ -21,11 +21,12 @@ import numpy as np
 _BLOCK_BYTES = 1 << 20
 
 
-def damaged(path: Path, reason: object) -> ValueError:
+_CURE = "Rebuild it with `overwrite=True`."
+
+
+def damaged(path: Path, reason: object, cure: str = _CURE) -> ValueError:
     """Returns the error of a damaged file of an index."""
-    return ValueError(
-        f"`index` must be whole, but {path} is not: {reason}. Rebuild it with `overwrite=True`."
-    )
+    return ValueError(f"`index` must be whole, but {path} is not: {reason}. {cure}")
 
 
 def parse_object(path: Path, text: Optional[bytes] = None) -> dict[str, Any]:
@@ -57,14 +58,14 @@ def file_checksum(path: Path, stop: Optional[int] = None, start: int = 0, checks
     return checksum
 
 
-def check_file(path: Path, checksum: Any, stop: Optional[int] = None) -> None:
+def check_file(path: Path, checksum: Any, stop: Optional[int] = None, cure: str = _CURE) -> None:
     """Raises ValueError unless a file, up to byte `stop`, has the checksum."""
     try:
         found = file_checksum(path, stop)
     except (OSError, EOFError) as error:
-        raise damaged(path, error) from error
+        raise damaged(path, error, cure) from error
     if found != checksum:
-        raise damaged(path, "its checksum differs")
+        raise damaged(path, "its checksum differs", cure)
 
 
 def open_rows(path: Path, rows: int, checksum: Any) -> np.ndarray:

@@ -24,6 +24,7 @@ from profs_tf.search.approximate import (
 from profs_tf.search.checked_files import check_file, damaged, rows_checksum
 from profs_tf.search.storage import IndexFolder, OpenedIndex
 from profs_tf.search.writing import store_faiss
+from profs_tf.utils.checks import check_count, check_one_of
 
 # Recall@K is measured for this K.
 _K = 10
@@ -82,20 +83,21 @@ def build_faiss(
     """Trains a faiss index of an image index and stores it there; see `ImageIndex.build_faiss`."""
     if not 0 < recall <= 1:
         raise ValueError(f"`recall` must be in (0, 1], got {recall}.")
-    if recall_sample < 1:
-        raise ValueError(f"`recall_sample` must be >= 1, got {recall_sample}.")
-    if distance not in DISTANCES:
-        raise ValueError(f"`distance` must be one of {', '.join(DISTANCES)}, got {distance!r}.")
+    check_count("recall_sample", recall_sample, "Choose another number.")
+    check_one_of("distance", distance, DISTANCES)
+    if not isinstance(factory, str):
+        raise ValueError(f"`factory` must be a text such as 'HNSW32', got {factory!r}.")
     folder = IndexFolder(path)
     with folder.changing() as opened:
         embeddings, live = opened.embeddings, opened.table.live_rows()
         if len(live) < 2:
             raise ValueError("`index` must hold two images at least, got one.")
         space = _space(opened, distance)
-        index = train(embeddings, live, factory, space, progress)
         removed = np.array(sorted(opened.table.removed), np.int64)
-        search = ApproximateSearch(index, embeddings, removed, distance)
+        # First: it refuses embeddings that have no such distance.
         exact = NearestSearch(embeddings, distance=distance, removed=removed)
+        index = train(embeddings, live, factory, space, progress)
+        search = ApproximateSearch(index, embeddings, removed, distance)
         sample = np.random.default_rng(1).choice(live, min(recall_sample, len(live)), replace=False)
         k = min(_K, len(live) - 1)
         _, expected = exact.search(embeddings[sample], k, own=sample)
@@ -141,12 +143,13 @@ def open_search(folder: IndexFolder, opened: OpenedIndex, distance: str) -> Appr
             f"`distance` must be {options['distance']}, that of the faiss index, got {distance}. "
             f"Build it again by `faiss_factory={options['factory']}`, or search exactly."
         )
+    cure = f"Build it again by `faiss_factory={options['factory']}`."
     checksum = manifest["checksums"]["embeddings"]
     if options["rows"] < rows:
         checksum = rows_checksum(folder.path / manifest["embeddings"], options["rows"])
     if checksum != options["embeddings_checksum"]:
-        raise damaged(path, "it is of other embeddings")
-    check_file(path, manifest["checksums"].get("faiss"))
+        raise damaged(path, "it is of other embeddings", cure)
+    check_file(path, manifest["checksums"].get("faiss"), cure=cure)
     index = read_faiss(path)
     set_parameter(index, options["parameter"], options["value"])
     removed = np.array(sorted(opened.table.removed), np.int64)

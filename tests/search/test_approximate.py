@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from profs_tf.metrics import nearest
-from profs_tf.search.approximate import ApproximateSearch, import_faiss, train
+from profs_tf.search import approximate
+from profs_tf.search.approximate import ApproximateSearch, import_faiss, train, write_faiss
 
 RANDOM = np.random.default_rng(0)
 EMBEDDINGS = RANDOM.standard_normal((400, 16)).astype(np.float32)
@@ -46,13 +47,37 @@ def test_a_query_with_too_few_candidates_is_searched_for_exactly():
     ("factory", "reason"),
     [
         ("IVF4096,Flat", "training points"),
-        ("Guess9", "could not parse"),
+        ("Guess9", ": could not parse"),
         ("IVF4,PQ5", "."),
-        ("IDMap,Flat", "."),
+        ("IDMap,Flat", ": add does not make sense"),
+        # faiss itself would end the process, or fail later.
+        ("HNSW1", "HNSW1 is too small"),
+        ("IVF2_HNSW0,Flat", "HNSW0 is too small"),
+        ("IVF0,Flat", "IVF0 is too small"),
     ],
 )
 def test_an_unsuitable_factory_is_refused(factory, reason):
     pytest.importorskip("faiss", reason="faiss is an extra")
-    message = f"`faiss_factory` must suit 400 embeddings .* got '{factory}': .*{reason}"
+    message = f"`faiss_factory` must suit 400 embeddings .* got '{factory}'.*{reason}"
     with pytest.raises(ValueError, match=message):
         train(EMBEDDINGS, np.arange(400), factory, "euclidean", progress=False)
+
+
+def test_memory_does_not_grow_with_queries_times_neighbors(monkeypatch):
+    pytest.importorskip("faiss", reason="faiss is an extra")
+    index = train(EMBEDDINGS, np.arange(400), "Flat", "euclidean", progress=False)
+    search = ApproximateSearch(index, EMBEDDINGS, np.zeros(0, int), "euclidean")
+    expected = search.search(EMBEDDINGS[:9], 50)
+    sizes, distances = [], search._distances
+    monkeypatch.setattr(search, "_distances", lambda *args: sizes.append(args[1].size) or distances(*args))
+    monkeypatch.setattr(approximate, "_BLOCK", 500)
+    for found, wanted in zip(search.search(EMBEDDINGS[:9], 50), expected):
+        np.testing.assert_array_equal(found, wanted)
+    assert sizes == [400, 400, 400, 400, 200]
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path):
+    pytest.importorskip("faiss", reason="faiss is an extra")
+    index = train(EMBEDDINGS, np.arange(400), "Flat", "euclidean", progress=False)
+    with pytest.raises(OSError, match="missing/x.index cannot be written"):
+        write_faiss(index, tmp_path / "missing/x.index")

@@ -93,8 +93,10 @@ def test_embeddings_of_any_length_have_one_distance(tmp_path):
     ("options", "message"),
     [
         ({"recall": 0}, r"`recall` must be in \(0, 1\], got 0"),
-        ({"recall_sample": 0}, "`recall_sample` must be >= 1, got 0"),
+        ({"recall_sample": 0}, "`recall_sample` must be a whole number >= 1, got 0"),
         ({"distance": "manhattan"}, "`distance` must be one of euclidean, cosine"),
+        ({"recall_sample": 2.5}, "`recall_sample` must be a whole number >= 1, got 2.5"),
+        ({"factory": None}, "`factory` must be a text such as 'HNSW32', got None"),
         ({"factory": "IVF4096,Flat"}, "`faiss_factory` must suit 40 embeddings of 8 dimensions"),
     ],
 )
