@@ -121,10 +121,12 @@ def main(values: flags.FlagValues) -> None:
     if values.faiss_factory:
         import_faiss()
     listed = read_lines("query_list", values.query_list) if values.query_list else []
-    files = split_at_commas(values.query)
+    # A shell leaves the ~ of --query=~/one.jpg as it is.
+    files = [os.path.expanduser(path) for path in split_at_commas(values.query)]
+    added = [os.path.expanduser(path) for path in split_at_commas(values.add)]
     check_files(files, "query")
     check_files(listed, "query_list")
-    check_files([path for path in split_at_commas(values.add) if not os.path.isdir(path)], "add")
+    check_files([path for path in added if not os.path.isdir(path)], "add")
     files += listed
     searches = bool(files or values.indexed)
     names_data = bool(data_flags.given(values)) or values["split"].present
@@ -141,7 +143,7 @@ def main(values: flags.FlagValues) -> None:
     builds = bool(values.folder or names_data or (values.embedder and not (searches or changes)))
     index = _build(values) if builds else ImageIndex.load(values.index)
     if changes:
-        _change(index, values)
+        _change(index, values, added)
     if values.faiss_factory:
         _report(values, f"faiss {_build_faiss(index, values)}")
     if searches:
@@ -167,8 +169,7 @@ def _build(values: flags.FlagValues) -> ImageIndex:
     return index
 
 
-def _change(index: ImageIndex, values: flags.FlagValues) -> None:
-    paths = split_at_commas(values.add)
+def _change(index: ImageIndex, values: flags.FlagValues, paths: list[str]) -> None:
     removed = split_at_commas(values.remove, index.names.__contains__)
     if missing := set(removed).difference(index.names):
         raise ValueError(
@@ -278,9 +279,17 @@ def _as_json(names: list[str], found: list[list[Neighbor]], distance: str) -> st
 def _as_table(names: list[str], found: list[list[Neighbor]]) -> str:
     lines = []
     for name, row in zip(names, found):
-        lines.append(name)
-        lines += [f"{rank:6}  {item.distance:9.4f}  {item.name}" for rank, item in enumerate(row, start=1)]
+        lines.append(_on_one_line(name))
+        lines += [
+            f"{rank:6}  {item.distance:9.4f}  {_on_one_line(item.name)}"
+            for rank, item in enumerate(row, start=1)
+        ]
     return "\n".join(lines)
+
+
+def _on_one_line(name: str) -> str:
+    """Returns a name, quoted if it has line breaks or other characters that do not print."""
+    return name if name.isprintable() else repr(name)
 
 
 if __name__ == "__main__":

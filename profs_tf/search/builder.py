@@ -72,9 +72,17 @@ def index_embeddings(
     for argument, values in (("names", names), ("class_names", class_names)):
         if values is not None and len(values) != len(embeddings):
             raise ValueError(f"`{argument}` must be {len(embeddings)}, one an embedding, got {len(values)}.")
+    for argument, values in (("names", names), ("class_names", class_names or ())):
+        wrong = next((value for value in values if not isinstance(value, str)), None)
+        if wrong is not None:
+            raise ValueError(f"`{argument}` must be texts, got {wrong!r}. Convert them by `str`.")
     if len(set(names)) < len(names):
         double = next(name for name, count in collections.Counter(names).items() if count > 1)
         raise ValueError(f"`names` must be different, got {double!r} twice.")
+    parts = [slice(start, start + _ROWS) for start in range(0, len(embeddings), _ROWS)]
+    largest = max(float(np.abs(embeddings[part]).max()) for part in parts)
+    if largest > np.finfo(np.float32).max:
+        raise ValueError(f"`embeddings` must fit float32, got a value of {largest:g}. Scale them down.")
     folder = IndexFolder(path)
     if folder.manifest_path.exists() and not overwrite:
         raise FileExistsError(
@@ -86,7 +94,6 @@ def index_embeddings(
         "embedder_sha256": model.sha256 if model else "",
         "root": os.path.abspath(os.path.expanduser(root)) if root else "",
     }
-    parts = [slice(start, start + _ROWS) for start in range(0, len(embeddings), _ROWS)]
     keys = [hashlib.sha256(np.asarray(embeddings[part], "<f4").tobytes()).hexdigest() for part in parts]
     table = {
         "names": names,

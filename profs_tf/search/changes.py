@@ -43,14 +43,14 @@ def add_to_index(
 
 def remove_from_index(names: Union[str, Iterable[str]], path: Union[str, os.PathLike]) -> None:
     """Records images as removed; see `ImageIndex.remove`."""
-    wanted = {names} if isinstance(names, str) else set(names)
+    wanted = {names} if isinstance(names, str) or not hasattr(names, "__iter__") else set(names)
     folder = IndexFolder(path)
     with folder.changing() as opened:
         table, rows = opened.table, opened.table.live_rows()
         found = [int(row) for row in rows if table.names[row] in wanted]
         missing = wanted.difference(table.names[row] for row in found)
         if missing or not wanted:
-            first = f"{min(missing)!r}" if missing else "none"
+            first = f"{min(missing, key=str)!r}" if missing else "none"
             raise ValueError(
                 f"`names` must be names of images in the index, got {first}. Names look like "
                 f"{table.names[rows[0]]!r}."
@@ -75,8 +75,8 @@ def open_embedder(
     """
     if not manifest["embedder_sha256"]:
         raise ValueError(
-            f"`queries` must be embeddings for {path}, which was made of embeddings without an embedder. "
-            "Make it again with `embedder=FOLDER`."
+            f"`index` must know its embedder where pictures are embedded, got {path}, made of embeddings "
+            "alone. Make it again with `embedder=FOLDER`, or pass embeddings."
         )
     model = SavedEmbedder(embedder or manifest["embedder"])
     if model.sha256 != manifest["embedder_sha256"]:

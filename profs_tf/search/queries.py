@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Union
+from typing import Any, Union, cast
 
 import numpy as np
 from PIL import Image
@@ -36,20 +36,30 @@ def list_queries(queries: Queries) -> list[Query]:
         ValueError: If there are none, or an array has another shape or type.
         TypeError: If one is something else.
     """
-    if isinstance(queries, (str, os.PathLike, bytes, bytearray, memoryview, Image.Image)):
-        queries = [bytes(queries) if isinstance(queries, (bytearray, memoryview)) else queries]
+    is_one = isinstance(queries, (str, os.PathLike, bytes, bytearray, memoryview, Image.Image))
+    # An open file is no list of its lines, though it gives them one by one.
+    is_none = hasattr(queries, "read") or not (hasattr(queries, "__iter__") or hasattr(queries, "__array__"))
+    listed: Iterable[Any] = cast(Iterable[Any], queries)
+    if is_one or is_none:
+        listed = [queries]
     elif hasattr(queries, "__array__"):
         array = np.asarray(queries)
         many = array.ndim == {"u": 4, "f": 2}.get(array.dtype.kind, 1)
-        queries = list(array) if many else [array]
-    found = [_checked(query, f"queries[{number}]") for number, query in enumerate(queries)]
+        listed = list(array) if many else [array]
+    found = [_checked(query, f"queries[{number}]") for number, query in enumerate(listed)]
     if not found:
         raise ValueError("`queries` must hold at least one query, got none.")
     return found
 
 
 def _checked(query: Any, argument: str) -> Query:
-    if isinstance(query, (str, os.PathLike, bytes, Image.Image)):
+    if isinstance(query, (str, os.PathLike)):
+        return os.path.expanduser(query)
+    if isinstance(query, Image.Image):
+        if not (query.width and query.height):
+            raise ValueError(f"`{argument}` must have pixels, got an image of Pillow of size {query.size}.")
+        return query
+    if isinstance(query, bytes):
         return query
     if isinstance(query, (bytearray, memoryview)):
         return bytes(query)
@@ -77,8 +87,10 @@ def check_files(queries: Iterable[Query], argument: str = "queries") -> None:
         try:
             with open(query, "rb"):
                 pass
-        except OSError as error:
-            raise UnreadableImageError(f"{query}: {error.strerror}", argument) from error
+        # ValueError: of a path with a null byte.
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise UnreadableImageError(f"{query}: {reason}", argument) from error
 
 
 def embed_queries(queries: list[Query], open_embedder: Callable[[], SavedEmbedder], dim: int) -> np.ndarray:

@@ -102,6 +102,7 @@ def source_of(images: Union[str, os.PathLike, ImageList]) -> IndexSource:
         names = tuple(f"{name}/{number}" for number, name in enumerate(classes))
         return IndexSource("", names, images.images, classes)
     paths = tuple(os.path.abspath(path) for path in images.images)
+    _check_names(paths)
     root = os.path.commonpath([os.path.dirname(path) for path in paths])
     return IndexSource(root, _relative(paths, root), paths, classes)
 
@@ -121,8 +122,9 @@ def added_source(
         first: The number of the first picture in memory.
 
     Raises:
-        NotADirectoryError: If a path is neither a folder nor a file.
+        FileNotFoundError: If a path is neither a folder nor a file.
         ValueError: If they do not go with the index.
+        TypeError: If they are something else, such as arrays.
     """
     if isinstance(images, ImageList) != has_classes:
         kind = "an ImageList, whose classes are added, for" if has_classes else "a folder or paths for"
@@ -133,12 +135,12 @@ def added_source(
         if source.is_in_memory == bool(root):
             kinds = ("files", "pictures in memory") if root else ("pictures in memory", "files")
             raise ValueError(f"`images` must be {kinds[0]}, as those of the index are, got {kinds[1]}.")
-    elif isinstance(images, (str, os.PathLike)) and not os.path.isfile(images):
+    elif isinstance(images, (str, os.PathLike)) and not os.path.isfile(os.path.expanduser(images)):
+        if not os.path.isdir(os.path.expanduser(images)):
+            raise FileNotFoundError(f"`images` must be a folder, or files that exist, got {images}.")
         source = source_of(images)
     else:
-        listed = [images] if isinstance(images, (str, os.PathLike)) else list(images)
-        if not listed:
-            raise ValueError("`images` must hold at least one picture, got none.")
+        listed = [images] if isinstance(images, (str, os.PathLike)) else _listed(images)
         paths = tuple(os.path.abspath(os.path.expanduser(path)) for path in listed)
         _check_names(paths)
         source = IndexSource(root, paths, paths)
@@ -150,6 +152,18 @@ def added_source(
         names = tuple(path[len(start) :] if path.startswith(start) else path for path in source.images)
         names = tuple(name.replace(os.sep, "/") for name in names)
     return dataclasses.replace(source, root=root, names=names)
+
+
+def _listed(paths: Any) -> list[Union[str, os.PathLike]]:
+    listed = list(paths) if hasattr(paths, "__iter__") else [paths]
+    if not listed:
+        raise ValueError("`images` must hold at least one picture, got none.")
+    for path in listed:
+        if not isinstance(path, (str, os.PathLike)):
+            raise TypeError(
+                f"`images` must be a folder, paths of files or an ImageList, got {type(path).__name__}."
+            )
+    return listed
 
 
 def _relative(paths: Sequence[str], root: str) -> tuple[str, ...]:

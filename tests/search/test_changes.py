@@ -140,7 +140,11 @@ def test_the_second_writer_is_refused_and_a_killed_one_holds_nothing(pictures, e
         (lambda index, others: index.remove(index.names), "must leave an image in the index, got all 40"),
         (lambda index, others: index.add([others[0]] * 2), "not be in the index, and not twice, got .*0.png"),
         (lambda index, others: index.add(index.picture(0)), "must not be in the index, .* got 0/00.png"),
+        (lambda index, others: index.remove([3, "no.png"]), "must be names of images in the index, got 3"),
         (lambda index, others: index.add([]), "`images` must hold at least one picture"),
+        (lambda index, others: index.add("no.png"), "`images` must be a folder, or files that exist, got no"),
+        (lambda index, others: index.add([b"1.png"]), "`images` must be a folder, paths .* got bytes"),
+        (lambda index, others: index.add(None), "`images` must be a folder, paths .* got NoneType"),
         (lambda index, others: index.add([others[0].parent / "no.png"]), "No such file"),
         (
             lambda index, others: index.add(ImageList.from_labels(others, range(5))),
@@ -151,7 +155,7 @@ def test_the_second_writer_is_refused_and_a_killed_one_holds_nothing(pictures, e
 def test_bad_changes_are_refused_and_leave_the_index(pictures, embedders, others, tmp_path, change, message):
     index = build(pictures, embedders[0], tmp_path / "index")
     before = contents(tmp_path / "index")
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError, FileNotFoundError), match=message):
         change(index, others)
     after = contents(tmp_path / "index")
     assert {name: after[name] for name in before} == before

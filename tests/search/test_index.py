@@ -115,7 +115,7 @@ def test_given_embeddings_are_searched_with_and_without_their_embedder(pictures,
     assert len(profs.ImageIndex.load(tmp_path / "index")) == 39
     alone = profs.ImageIndex.from_embeddings(np.eye(3), ["a", "b", "c"], tmp_path / "alone")
     assert alone.query(np.array([0.9, 0.1, 0.0]), k=1)[0][0].name == "a"
-    with pytest.raises(ValueError, match="`queries` must be embeddings for .*alone"):
+    with pytest.raises(ValueError, match="`index` must know its embedder .*alone"):
         alone.query(pictures / "1/07.png", k=1)
 
 
@@ -124,6 +124,8 @@ def test_given_embeddings_are_searched_with_and_without_their_embedder(pictures,
     [
         (np.eye(3), ["a", "b"], ValueError, "`names` must be 3, one an embedding, got 2"),
         (np.eye(2), ["a", "a"], ValueError, "`names` must be different, got 'a' twice"),
+        (np.eye(2), [1, 2], ValueError, "`names` must be texts, got 1. Convert them by `str`"),
+        (np.full([2, 2], 1e300), ["a", "b"], ValueError, r"`embeddings` must fit float32, got .* 1e\+300"),
         (np.full([2, 2], np.inf), ["a", "b"], ValueError, "`embeddings` must be finite"),
         (np.eye(3), ["a", "b", "c"], FileExistsError, "`path` must be an empty folder, got the index"),
     ],

@@ -6,7 +6,7 @@ import tensorflow as tf
 from PIL import Image
 
 from profs_tf.inputs.decoding import UnreadableImageError, convert_pillow, read_image
-from profs_tf.search.queries import list_queries
+from profs_tf.search.queries import check_files, list_queries
 from tests.search.index_files import build
 
 
@@ -68,6 +68,10 @@ def test_a_pillow_image_is_read_as_its_file(tmp_path):
         ([], ValueError, "`queries` must hold at least one query"),
         (np.zeros([0, 4, 4, 3], np.uint8), ValueError, "`queries` must hold at least one query"),
         ([0.5], TypeError, r"`queries\[0\]` must be a path, .* got float"),
+        (None, TypeError, r"`queries\[0\]` must be a path, .* got NoneType"),
+        # Not the list of its lines.
+        (io.BytesIO(b"a\nb"), TypeError, r"`queries\[0\]` must be a path, .* got BytesIO"),
+        (Image.new("RGB", (0, 5)), ValueError, r"`queries\[0\]` must have pixels, got .* size \(0, 5\)"),
         (np.zeros([4, 4], np.uint8), ValueError, r"got uint8 of shape \[4, 4\]. Give gray images three"),
         (np.zeros([4, 4, 4], np.uint8), ValueError, "drop an alpha channel"),
         (np.zeros([4, 4, 3]), ValueError, r"got float64 of shape \[4, 4, 3\]. .* cast them to uint8"),
@@ -77,6 +81,14 @@ def test_a_pillow_image_is_read_as_its_file(tmp_path):
 def test_other_queries_are_refused(queries, error, message):
     with pytest.raises(error, match=message):
         list_queries(queries)
+
+
+def test_paths_in_the_home_folder_are_found(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    assert list_queries("~/one.jpg") == ["/home/me/one.jpg"]
+    assert list_queries(["~no user.jpg"]) == ["~no user.jpg"]
+    with pytest.raises(UnreadableImageError, match="null byte"):
+        check_files(["a\0b"])
 
 
 def test_embeddings_of_another_dimension_or_not_finite_are_refused(pictures, embedders, tmp_path):

@@ -44,6 +44,11 @@ def test_chunks_cover_all_and_most_stay_when_a_picture_is_added():
     assert len(set(before) - set(after)) <= 2
 
 
+def test_names_must_be_utf8_in_a_list_too():
+    with pytest.raises(ValueError, match="`images` must have paths in UTF-8"):
+        source_of(ImageList.from_labels(["a\udcff.png", "b.png"], [0, 1]))
+
+
 def test_bounding_boxes_are_refused():
     images = np.zeros([2, 4, 4, 3], np.uint8)
     boxed = ImageList.from_labels(images, [0, 1], boxes=np.ones([2, 4], np.float32))
