@@ -3,7 +3,7 @@
     python tools/benchmark_evaluation.py                          # the size of Stanford Online Products
     python tools/benchmark_evaluation.py --n=12000 --classes=2200 # a smaller one, in a minute
     python tools/benchmark_evaluation.py search --n=12000 --classes=2200 --noise=20
-    python tools/benchmark_evaluation.py quality --n=11000 --d=128 --classes=2200 --noise=1.1
+    python tools/benchmark_evaluation.py quality --n=11000 --d=128 --classes=2200 --noise=1.1 --seeds=40
     python tools/benchmark_evaluation.py quality --embeddings=emoji.npy --labels=emoji_labels.npy
 
 Embeddings are unit vectors around a random center for each class, or those of a file. Times are medians of
@@ -36,7 +36,6 @@ from profs_tf.metrics.agreement import normalized_mutual_information, pair_f1
 KS = (1, 10, 100, 1000)
 BLOCK = 2048
 QUALITY_IMAGES = 12000
-QUALITY_SEEDS = 5
 
 
 def main() -> None:
@@ -60,7 +59,7 @@ def main() -> None:
     if "kmeans" in arguments.parts:
         measure_kmeans(embeddings, labels, arguments.repeats)
     if "quality" in arguments.parts:
-        measure_quality(embeddings, labels)
+        measure_quality(embeddings, labels, arguments.seeds)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -77,8 +76,11 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--embeddings", help=".npy file to measure with, float [N, D]")
     parser.add_argument("--labels", help=".npy file with the integer labels of --embeddings")
     parser.add_argument("--repeats", type=int, default=3, help="measurements of each time (default: 3)")
+    parser.add_argument("--seeds", type=int, default=5, help="of quality, two or more (default: 5)")
     parser.add_argument("--memory_of", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.seeds < 2:
+        parser.error(f"--seeds must be >= 2, got {arguments.seeds}.")
     unknown = set(arguments.parts) - set(parts)
     if unknown:
         parser.error(f"parts must be of {', '.join(parts)}, got {', '.join(sorted(unknown))}.")
@@ -221,7 +223,7 @@ def measure_kmeans(embeddings: np.ndarray, labels: np.ndarray, repeats: int) -> 
     print(f"  NMI {scores.nmi:.4f}, F1 {scores.f1:.4f}, AMI {scores.ami:.4f}, converged: {scores.converged}")
 
 
-def measure_quality(embeddings: np.ndarray, labels: np.ndarray) -> None:
+def measure_quality(embeddings: np.ndarray, labels: np.ndarray, num_seeds: int) -> None:
     """NMI, F1 and seconds beside scikit-learn's k-means: by default, and from one random start."""
     from sklearn.cluster import KMeans
 
@@ -258,11 +260,11 @@ def measure_quality(embeddings: np.ndarray, labels: np.ndarray) -> None:
         )
     print(
         f"quality, {len(labels):,} images, {num_clusters:,} clusters, "
-        f"mean and standard error of {QUALITY_SEEDS} seeds, median seconds"
+        f"mean and standard error of {num_seeds} seeds, median seconds"
     )
     found = {name: [] for name in clusterings}
     # In turn, so that what else the machine does falls on all of them.
-    for seed in range(QUALITY_SEEDS):
+    for seed in range(num_seeds):
         for name, cluster in clusterings.items():
             begin = time.perf_counter()
             clusters = cluster(seed)
@@ -273,7 +275,7 @@ def measure_quality(embeddings: np.ndarray, labels: np.ndarray) -> None:
     print(f"  {'':<44}{'NMI':>16}{'F1':>16}{'seconds':>9}{'ratio':>7}")
     for name, rows in found.items():
         mean, seconds = np.mean(rows, axis=0), np.median(rows, axis=0)[2]
-        error = np.std(rows, axis=0, ddof=1) / QUALITY_SEEDS**0.5
+        error = np.std(rows, axis=0, ddof=1) / num_seeds**0.5
         scores = "".join(f"{mean[i]:9.4f} {error[i]:.4f}" for i in range(2))
         ratio = seconds / np.median(found["scikit-learn's default"], axis=0)[2]
         print(f"  {name:<44}{scores}{seconds:9.2f}{ratio:7.2f}")
