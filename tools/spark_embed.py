@@ -21,6 +21,9 @@ from typing import Any
 import pandas as pd
 from pyspark.sql import SparkSession, functions
 
+# Spark tells upper-case from lower-case letters.
+PATTERN = "*.{jpg,jpeg,png,JPG,JPEG,PNG}"
+
 
 def main() -> None:
     """Runs the job."""
@@ -54,7 +57,7 @@ def parse_arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--embedder", required=True, help="folder of the SavedModel, on every executor")
     parser.add_argument("--images", required=True, help="folder of pictures at any depth")
     parser.add_argument("--output", required=True, help="folder to write; it must not exist")
-    parser.add_argument("--pattern", default="*.{jpg,jpeg,png}", help="of file names (*.{jpg,jpeg,png})")
+    parser.add_argument("--pattern", default=PATTERN, help=f"of file names ({PATTERN})")
     parser.add_argument("--batch_size", type=int, default=64, help="images embedded at once (default: 64)")
     parser.add_argument("--partitions", type=int, default=0, help="tasks; default: by the files' sizes")
     return parser.parse_args(words)

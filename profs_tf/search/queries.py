@@ -21,8 +21,9 @@ Query = Union[str, os.PathLike, bytes, Image.Image, np.ndarray]
 Queries = Union[Query, Iterable[Query]]
 """One query or many; also uint8 `[B, H, W, 3]` or float `[Q, D]`."""
 
-# Images that are embedded at once.
+# Images that are embedded at once, and bytes of pixels: photos of twelve million pixels have 36 MB each.
 _BATCH_SIZE = 64
+_BATCH_BYTES = 1 << 26
 _CURE = {
     "f": "Embeddings have one axis; scale images to 0..255 and cast them to uint8.",
     "u": "Give gray images three channels, and drop an alpha channel.",
@@ -136,7 +137,8 @@ def _batches(queries: list[Query]) -> Iterator[tuple[Any, list[Any]]]:
     for query in queries:
         item = convert_pillow(query) if isinstance(query, Image.Image) else query
         own = item.shape if isinstance(item, np.ndarray) else "file"
-        if batch and (own != kind or len(batch) == _BATCH_SIZE):
+        fitting = _BATCH_BYTES // item.nbytes if isinstance(item, np.ndarray) else _BATCH_SIZE
+        if batch and (own != kind or len(batch) >= min(fitting, _BATCH_SIZE)):
             yield kind, batch
             batch = []
         kind = own

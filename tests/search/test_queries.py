@@ -6,7 +6,7 @@ import tensorflow as tf
 from PIL import Image
 
 from profs_tf.inputs.decoding import UnreadableImageError, convert_pillow, read_image
-from profs_tf.search.queries import check_files, list_queries
+from profs_tf.search.queries import check_files, embed_queries, list_queries
 from tests.search.index_files import build
 
 
@@ -89,6 +89,22 @@ def test_paths_in_the_home_folder_are_found(monkeypatch):
     assert list_queries(["~no user.jpg"]) == ["~no user.jpg"]
     with pytest.raises(UnreadableImageError, match="null byte"):
         check_files(["a\0b"])
+
+
+def test_large_images_are_embedded_in_smaller_batches():
+    class Embedder:
+        sizes = []
+
+        def embed_pictures(self, pictures):
+            self.sizes.append(len(pictures))
+            return pictures[:, 0, 0, :1].astype(np.float32)
+
+    model = Embedder()
+    large = [np.broadcast_to(np.uint8(number), (4000, 2000, 3)) for number in range(5)]
+    small = [np.full([2, 2, 3], number, np.uint8) for number in range(70)]
+    embedded = embed_queries([*large, *small], lambda: model, 1)
+    assert model.sizes == [2, 2, 1, 64, 6]
+    np.testing.assert_array_equal(embedded[:, 0], [*range(5), *range(70)])
 
 
 def test_embeddings_of_another_dimension_or_not_finite_are_refused(pictures, embedders, tmp_path):

@@ -21,6 +21,8 @@ def test_the_job_gives_the_embeddings_of_the_command(tmp_path):
     pyspark = pytest.importorskip("pyspark", reason="pip install 'profs_tf[spark]'")
     parquet = pytest.importorskip("pyarrow.parquet")
     embedder, pictures = save_tiny_embedder(tmp_path / "embedder"), draw_pictures(tmp_path / "pictures")
+    first = sorted(pictures.rglob("*.png"))[0]
+    first.rename(first.with_suffix(".PNG"))
     flags = [f"--embedder={embedder}", f"--images={pictures}", f"--output={tmp_path / 'spark'}"]
     submit = Path(pyspark.__file__).parent / "bin/spark-submit"
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
