@@ -85,7 +85,9 @@ def write_shards(
                 else:
                     embed_in_processes(job, missing, min(num_processes, len(missing)), bar.update)
             folder.finish(**_results(job, folder))
-        return {**folder.read_manifest(), "num_embedded": num_missing}
+        manifest = folder.read_manifest()
+        # Without the unreadable ones.
+        return {**manifest, "num_embedded": sum(manifest["shards"][at]["num_images"] for at in missing)}
 
 
 def _check(options: ShardOptions, num_processes: int, recall_sample: int) -> None:
@@ -136,9 +138,17 @@ def _results(job: Job, folder: ShardFolder) -> dict[str, Any]:
 def _recall(job: Job, folder: ShardFolder, records: list[Record]) -> Optional[dict[str, Any]]:
     """Returns Recall@1 of float32 and of the stored type; None without a sample, or if some of it is gone."""
     sample, source = folder.sample(job.num_shards), job.source
+    old = folder.read_manifest()
+    if sample is None and old.get("recall") and _keys(old["shards"]) == _keys(records):
+        # Damaged shards of a finished folder: their embeddings are as before.
+        return old["recall"]
     if sample is None or job.in_sample is None or source.classes is None:
         return None
     left_out = {name for record in records for name, _ in record["unreadable"]}
     chosen = zip(source.names, source.classes, job.in_sample.tolist())
     labels = [label for name, label, is_chosen in chosen if is_chosen and name not in left_out]
     return measure_loss(sample, labels, job.options.dtype, job.scale)
+
+
+def _keys(records: list[Record]) -> list[Optional[str]]:
+    return [record.get("key") if isinstance(record, dict) else None for record in records]
