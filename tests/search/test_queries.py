@@ -93,7 +93,8 @@ def test_paths_in_the_home_folder_are_found(monkeypatch):
 
 def test_large_images_are_embedded_in_smaller_batches():
     class Embedder:
-        sizes = []
+        def __init__(self):
+            self.sizes = []
 
         def embed_pictures(self, pictures):
             self.sizes.append(len(pictures))
