@@ -81,7 +81,7 @@ def index_embeddings(
         raise ValueError(f"`names` must be different, got {double!r} twice.")
     parts = [slice(start, start + _ROWS) for start in range(0, len(embeddings), _ROWS)]
     largest = max(float(np.abs(embeddings[part]).max()) for part in parts)
-    if largest > np.finfo(np.float32).max:
+    if largest > float(np.finfo(np.float32).max):
         raise ValueError(f"`embeddings` must fit float32, got a value of {largest:g}. Scale them down.")
     folder = IndexFolder(path)
     if folder.manifest_path.exists() and not overwrite:
