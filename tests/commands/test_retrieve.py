@@ -4,6 +4,7 @@ import re
 import shutil
 import signal
 import time
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -224,9 +225,10 @@ def test_changes_the_index_and_searches_it_by_faiss(indexed, pictures, tmp_path,
             "--query must name image files that can be read, got {0}/no.png: No such file",
         ),
         (["--index={1}", "--indexed=0", "--search=faiss"], "Build one by --faiss_factory=HNSW32"),
-        (
+        pytest.param(
             ["--index={1}", "--faiss_factory=Guess"],
             "--faiss_factory must suit 60 embeddings of 16 dimensions",
+            marks=pytest.mark.skipif(not find_spec("faiss"), reason="faiss is an extra"),
         ),
         (["--index={1}", "--faiss_factory=Flat", "--faiss_recall=95"], "--faiss_recall must be in (0, 1]"),
         (["--index={1}", "--remove=nobody"], "--remove must be names in the index, got 'nobody'"),
