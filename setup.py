@@ -43,6 +43,8 @@ setup(
         # 1.16 and later need a protobuf that TensorFlow 2.15 cannot load.
         f"tensorflow-metadata<1.16; {REFERENCE}",
         f"numpy>=1.23,<2; {REFERENCE}",
+        # Brought along by tensorflow-datasets, which allows those that need NumPy 2.
+        f"pyarrow<22; {REFERENCE}",
         f"tensorflow>=2.20,<2.22; {CURRENT}",
         f"tf-keras>=2.20,<2.22; {CURRENT}",
         f"numpy>=2; {CURRENT}",
