@@ -165,6 +165,9 @@ class Config(MethodOptions, DataOptions):
         "When NMI and F1 are computed by k-means: at every evaluation, once for the best epoch, or never.",
         choices=("never", "best", "every_epoch"),
     )
+    export: bool = option(
+        True, "Whether the best epoch's embedder is exported; `python -m profs_tf.export` does so later, too."
+    )
     tensorboard: str = option(
         "scalars",
         "What is written to tensorboard/. scalars: the figures of the log, and histograms of positive and "

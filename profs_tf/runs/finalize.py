@@ -29,7 +29,8 @@ def export_best(run: TrainingRun, callbacks: RunCallbacks) -> dict[str, Any]:
         embedder = build_best_embedder(config, folder.best_weights)
     else:
         embedder.load_weights(str(folder.best_weights)).expect_partial()
-    save_embedder(embedder, run.preprocessing, folder.embedder)
+    if config.export:
+        save_embedder(embedder, run.preprocessing, folder.embedder)
     metrics = {
         "best": {**recall.best, **_scores_of_best(run, callbacks, embedder)},
         "last_three": _means_of_last_three(recall.best, callbacks.log.rows),
@@ -77,10 +78,11 @@ def _report(run: TrainingRun, metrics: dict[str, Any], rows: Sequence[Mapping[st
     if run.num_shared_classes:
         classes = f"{run.test_images.num_classes:,} classes, {run.num_shared_classes:,} of which trained"
     first = "untrained" if config.initial_run is None else "first"
+    later = f"python -m profs_tf.export --run_dir={folder.path} --output={folder.embedder} writes it"
     return (
         f"\nBest epoch: {best_epoch(config, metrics['best'], rows)}\nOn {classes}, in percent:\n"
         f"{format_report({first: metrics['untrained'], 'best': metrics['best']})}\n"
-        f"Embedder: {folder.embedder}\nCurves: {folder.curves}"
+        f"Embedder: {folder.embedder if config.export else later}\nCurves: {folder.curves}"
     )
 
 

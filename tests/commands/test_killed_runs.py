@@ -10,7 +10,8 @@ from tests.commands.run_commands import MINED, STEPS_PER_EPOCH, run_command
 from tests.commands.run_state import assert_same_run, final_state, log_rows, start, wait_for_checkpoint
 
 EPOCHS = 3
-NO_CLUSTERING = "--clustering=never"
+# What is computed once, at the end, is not compared here.
+NOTHING_ELSE = ("--clustering=never", "--noexport")
 # Name -> its flags, the loss's variable, its value before training.
 RUNS = {
     "mined": (("--loss=margin", *MINED), "boundary", lambda: losses.MarginLoss().boundary),
@@ -48,9 +49,8 @@ def never_killed(train_arguments, tmp_path_factory):
     def run(name):
         if name not in folders:
             folders[name] = tmp_path_factory.mktemp("never_killed") / name
-            run_command(
-                "train", *train_arguments, *RUNS[name][0], NO_CLUSTERING, f"--output_dir={folders[name]}"
-            )
+            arguments = (*train_arguments, *RUNS[name][0], *NOTHING_ELSE)
+            run_command("train", *arguments, f"--output_dir={folders[name]}")
         return folders[name]
 
     return run
@@ -60,7 +60,7 @@ def kill_and_resume(name, seed, train_arguments, folder):
     """Kills a run after a step drawn by the seed, a little later than a checkpoint, and goes on with it."""
     random = np.random.default_rng(seed)
     step = int(random.integers(1, EPOCHS * STEPS_PER_EPOCH - 30))
-    arguments = (*train_arguments, *RUNS[name][0], NO_CLUSTERING, "--checkpoint_every_steps=5")
+    arguments = (*train_arguments, *RUNS[name][0], *NOTHING_ELSE, "--checkpoint_every_steps=5")
     process = start(arguments, folder)
     try:
         wait_for_checkpoint(folder, process, step)

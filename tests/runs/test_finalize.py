@@ -1,10 +1,13 @@
+import dataclasses
 import json
+import shutil
 
 import pytest
 import tensorflow as tf
 
 from profs_tf.config import Config
-from profs_tf.runs.finalize import best_epoch
+from profs_tf.runs.directory import RunFolder
+from profs_tf.runs.finalize import best_epoch, export_best
 
 
 def test_counts_the_test_classes_that_trained(finished_run):
@@ -21,6 +24,18 @@ def test_exports_the_best_embedder_and_its_curves(finished_run):
     assert "serving_default" in tf.saved_model.load(str(folder.embedder)).signatures
     assert folder.curves.exists()
     assert {"recall@1", "nmi", "f1"} <= set(finished_run.metrics["best"])
+
+
+def test_without_export_names_the_command_that_exports_later(finished_run, tmp_path, capsys):
+    folder = RunFolder(tmp_path / "run")
+    shutil.copytree(finished_run.run.folder.best_weights.parent, folder.best_weights.parent)
+    config = dataclasses.replace(finished_run.run.config, export=False)
+    run = dataclasses.replace(finished_run.run, config=config, folder=folder)
+    assert export_best(run, finished_run.callbacks) == finished_run.metrics
+    assert folder.metrics.exists()
+    assert not folder.embedder.exists()
+    command = f"python -m profs_tf.export --run_dir={folder.path} --output={folder.embedder}"
+    assert f"\nEmbedder: {command} writes it\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
