@@ -1,6 +1,6 @@
 """Reads the arguments of a loss: the embeddings, labels and query mask of one batch, checked and cast.
 
-Shapes: B images in the batch, D embedding dimensions.
+Shapes: B images in the batch, N candidates, D embedding dimensions.
 """
 
 from typing import Any, NamedTuple, Optional
@@ -21,6 +21,17 @@ class Check(NamedTuple):
     message: str
 
 
+class Candidates(NamedTuple):
+    """Images outside the batch that its queries are paired with, such as those of earlier batches."""
+
+    embeddings: tf.Tensor
+    """[N, D], dtype of the batch's embeddings."""
+    labels: tf.Tensor
+    """[N], dtype of the batch's labels."""
+    is_present: tf.Tensor
+    """[N] bool: False for rows that hold no image."""
+
+
 class EmbeddingBatch(NamedTuple):
     """The arguments of a loss in uniform shape and dtype."""
 
@@ -34,6 +45,18 @@ class EmbeddingBatch(NamedTuple):
     """bool scalar: True for an ordinary batch, without a query mask."""
     representative_pairs: bool = True
     """Whether two queries are a pair; for an ordinary batch they always are."""
+    candidates: Optional[Candidates] = None
+    """The second elements of all pairs; None: the images of the batch."""
+
+    @property
+    def candidate_embeddings(self) -> Optional[tf.Tensor]:
+        """[N, D], or None if pairs are within the batch."""
+        return None if self.candidates is None else self.candidates.embeddings
+
+    @property
+    def candidate_labels(self) -> Optional[tf.Tensor]:
+        """[N], or None if pairs are within the batch."""
+        return None if self.candidates is None else self.candidates.labels
 
 
 def read_embeddings(y_pred: Any) -> tf.Tensor:

@@ -5,8 +5,10 @@ the same numbers as an uninterrupted one. Hence there is no generator with a sta
 Each number comes from a hash of the two embeddings of its pair. Embeddings change with every step, and so do
 the draws; images with equal embeddings draw equal numbers.
 
-Shapes: B images in the batch, D embedding dimensions.
+Shapes: B images in the batch, N candidates, D embedding dimensions.
 """
+
+from typing import Optional
 
 import tensorflow as tf
 
@@ -43,16 +45,18 @@ def _hashes(embeddings: tf.Tensor, seed: int) -> tf.Tensor:
     return _mixed(tf.reduce_sum(tf.cast(bits, tf.int64) * factors, axis=1))
 
 
-def pair_uniforms(embeddings: tf.Tensor, seed: int) -> tf.Tensor:
+def pair_uniforms(embeddings: tf.Tensor, seed: int, candidates: Optional[tf.Tensor] = None) -> tf.Tensor:
     """Returns a number drawn uniformly from [0, 1) for each ordered pair (i, j).
 
     Args:
         embeddings: [B, D] float32 or float64.
         seed: Seed of the draw.
+        candidates: [N, D], the second elements of the pairs; None: ``embeddings``.
 
     Returns:
-        [B, B] float64, multiples of 2^-53; the number of (i, j) depends on E_i, E_j and ``seed`` only.
+        [B, N] float64, multiples of 2^-53; the number of (i, j) depends on E_i, E_j and ``seed`` only.
     """
     hashes = _hashes(embeddings, seed)
-    pairs = _mixed(hashes[:, tf.newaxis] * _GOLDEN + hashes[tf.newaxis, :])
+    others = hashes if candidates is None else _hashes(candidates, seed)
+    pairs = _mixed(hashes[:, tf.newaxis] * _GOLDEN + others[tf.newaxis, :])
     return tf.cast(_shift_right(pairs, 11), tf.float64) * 2.0**-53

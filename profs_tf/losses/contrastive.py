@@ -37,6 +37,8 @@ class ContrastiveLoss(MetricLoss):
         name: Name of the loss.
     """
 
+    takes_candidates = True
+
     def __init__(
         self,
         margin: float = 1.0,
@@ -49,7 +51,7 @@ class ContrastiveLoss(MetricLoss):
         self.mining = check_one_of("mining", mining, get_args(Mining))
 
     def _batch_loss(self, batch: EmbeddingBatch) -> tf.Tensor:
-        distances_sq = squared_distances(batch.embeddings)
+        distances_sq = squared_distances(batch.embeddings, batch.candidate_embeddings)
         positives, negatives = query_pairs(batch)
         violation = tf.nn.relu(self.margin - safe_sqrt(distances_sq))
         if self.mining == "all":

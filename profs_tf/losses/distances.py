@@ -1,8 +1,11 @@
-"""Similarities, distances and pairs within a batch.
+"""Similarities, distances and pairs within a batch, or of a batch and candidates outside it.
 
-Shapes: B images in the batch, D embedding dimensions. Matrices are [B, B]; the row is the query.
-Cost of each function: O(B^2 D) multiplications at most, O(B^2) memory.
+Shapes: B images in the batch, D embedding dimensions, N candidates: N = B, the images of the batch, unless it
+has candidates of its own. Matrices are [B, N]; the row is the query.
+Cost of each function: O(B N D) multiplications at most, O(B N) memory.
 """
+
+from typing import Optional
 
 import tensorflow as tf
 
@@ -12,42 +15,52 @@ from profs_tf.losses.batch import EmbeddingBatch
 _ZERO_SHARE = 1e-14
 
 
-def _gram_matrix(embeddings: tf.Tensor) -> tf.Tensor:
-    """Returns E_i . E_j in float64, [B, B].
+def _gram_matrix(embeddings: tf.Tensor, candidates: Optional[tf.Tensor]) -> tf.Tensor:
+    """Returns E_i . E_j in float64, [B, N].
 
     In float64 because ||a||^2 + ||b||^2 - 2 a.b cancels: for nearly equal unit vectors the distance is off by
     3e-4 in float32, and by 3e-2 in TensorFloat-32, the default on GPUs. The product costs a thousandth of the
     backbone's step; computing the differences themselves would take O(B^2 D) memory.
     """
     wide = tf.cast(embeddings, tf.float64)
-    return tf.matmul(wide, wide, transpose_b=True)
+    others = wide if candidates is None else tf.cast(candidates, tf.float64)
+    return tf.matmul(wide, others, transpose_b=True)
 
 
-def similarity_matrix(embeddings: tf.Tensor) -> tf.Tensor:
+def similarity_matrix(embeddings: tf.Tensor, candidates: Optional[tf.Tensor] = None) -> tf.Tensor:
     """Returns the inner products ``s_ij = E_i . E_j``.
 
     Args:
         embeddings: [B, D].
+        candidates: [N, D], the second elements of the pairs; None: ``embeddings``.
 
     Returns:
-        [B, B], dtype of ``embeddings``.
+        [B, N], dtype of ``embeddings``.
     """
-    return tf.cast(_gram_matrix(embeddings), embeddings.dtype)
+    return tf.cast(_gram_matrix(embeddings, candidates), embeddings.dtype)
 
 
-def squared_distances(embeddings: tf.Tensor) -> tf.Tensor:
+def _norms_sq(embeddings: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(tf.square(tf.cast(embeddings, tf.float64)), axis=1)
+
+
+def squared_distances(embeddings: tf.Tensor, candidates: Optional[tf.Tensor] = None) -> tf.Tensor:
     """Returns the squared Euclidean distances ``d_ij^2 = ||E_i - E_j||^2``.
 
     Args:
         embeddings: [B, D].
+        candidates: [N, D], the second elements of the pairs; None: ``embeddings``.
 
     Returns:
-        [B, B], dtype of ``embeddings``, exactly 0 with zero gradient on the diagonal and between equal
+        [B, N], dtype of ``embeddings``, exactly 0 with zero gradient on the diagonal and between equal
         embeddings.
     """
-    gram = _gram_matrix(embeddings)
-    norms_sq = tf.linalg.diag_part(gram)
-    sums = norms_sq[:, tf.newaxis] + norms_sq[tf.newaxis, :]
+    gram = _gram_matrix(embeddings, candidates)
+    if candidates is None:
+        of_queries = of_candidates = tf.linalg.diag_part(gram)
+    else:
+        of_queries, of_candidates = _norms_sq(embeddings), _norms_sq(candidates)
+    sums = of_queries[:, tf.newaxis] + of_candidates[tf.newaxis, :]
     distances_sq = sums - 2.0 * gram
     apart = distances_sq > _ZERO_SHARE * sums
     return tf.cast(tf.where(apart, distances_sq, tf.zeros_like(distances_sq)), embeddings.dtype)
@@ -63,9 +76,10 @@ def safe_sqrt(values_sq: tf.Tensor) -> tf.Tensor:
     return tf.where(positive, roots, tf.zeros_like(roots))
 
 
-def same_class(labels: tf.Tensor) -> tf.Tensor:
-    """Returns [B, B] bool: True if the two images have equal labels, and on the diagonal."""
-    return tf.equal(labels[:, tf.newaxis], labels[tf.newaxis, :])
+def same_class(labels: tf.Tensor, candidates: Optional[tf.Tensor] = None) -> tf.Tensor:
+    """Returns [B, N] bool: True if the two images have equal labels. So has the diagonal of a batch."""
+    others = labels if candidates is None else candidates
+    return tf.equal(labels[:, tf.newaxis], others[tf.newaxis, :])
 
 
 def distinct_images(labels: tf.Tensor) -> tf.Tensor:
@@ -81,13 +95,17 @@ def _partners(batch: EmbeddingBatch) -> tf.Tensor:
 def query_pairs(batch: EmbeddingBatch) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the pairs (i, j), i != j, whose first element i is a query.
 
-    Without `representative_pairs`, j is none, unless every image is a query.
+    Without `representative_pairs`, j is none, unless every image is a query. If the batch has candidates,
+    j is one of these, and no query.
 
     Returns:
-        positives: [B, B] bool, the pairs of one class.
-        negatives: [B, B] bool, the pairs of two classes.
+        positives: [B, N] bool, the pairs of one class.
+        negatives: [B, N] bool, the pairs of two classes.
     """
-    same = same_class(batch.labels)
+    same = same_class(batch.labels, batch.candidate_labels)
+    if batch.candidates is not None:
+        pairs = pairs_with_a_query(batch)
+        return tf.logical_and(pairs, same), tf.logical_and(pairs, tf.logical_not(same))
     allowed = batch.is_query[:, tf.newaxis]
     if not batch.representative_pairs:
         allowed = tf.logical_and(allowed, _partners(batch)[tf.newaxis, :])
@@ -109,11 +127,14 @@ def tuple_negatives(batch: EmbeddingBatch) -> tf.Tensor:
 def pairs_with_a_query(batch: EmbeddingBatch) -> tf.Tensor:
     """Returns the pairs (i, j), i != j, of which i or j is a query.
 
-    Without `representative_pairs`, not both are, unless every image is a query.
+    Without `representative_pairs`, not both are, unless every image is a query. If the batch has candidates,
+    i is a query and j one of these.
 
     Returns:
-        [B, B] bool, symmetric.
+        [B, N] bool; symmetric within a batch.
     """
+    if batch.candidates is not None:
+        return tf.logical_and(batch.is_query[:, tf.newaxis], batch.candidates.is_present[tf.newaxis, :])
     either = tf.logical_or(batch.is_query[:, tf.newaxis], batch.is_query[tf.newaxis, :])
     if not batch.representative_pairs:
         partners = _partners(batch)

@@ -31,16 +31,19 @@ class LiftedStructureLoss(MetricLoss):
     """
 
     normalized_embeddings = False
+    takes_candidates = True
 
     def __init__(self, margin: float = 1.0, representative_pairs: bool = True, name: Optional[str] = None):
         super().__init__(name, representative_pairs)
         self.margin = check_finite_at_least("margin", margin, 0.0)
 
     def _batch_loss(self, batch: EmbeddingBatch) -> tf.Tensor:
-        distances = safe_sqrt(squared_distances(batch.embeddings))
-        pairs, same = pairs_with_a_query(batch), same_class(batch.labels)
+        distances = safe_sqrt(squared_distances(batch.embeddings, batch.candidate_embeddings))
+        pairs, same = pairs_with_a_query(batch), same_class(batch.labels, batch.candidate_labels)
         negatives = tf.logical_and(pairs, tf.logical_not(same))
-        push = masked_log_sum_exp(self.margin - distances, negatives)
-        structure = log_add_exp(push[:, tf.newaxis], push[tf.newaxis, :]) + distances
-        # Every unordered pair is in the matrix twice, which does not change the mean.
+        push = of_second = masked_log_sum_exp(self.margin - distances, negatives)
+        if batch.candidates is not None:
+            of_second = masked_log_sum_exp(self.margin - tf.transpose(distances), tf.transpose(negatives))
+        structure = log_add_exp(push[:, tf.newaxis], of_second[tf.newaxis, :]) + distances
+        # Within a batch every unordered pair is in the matrix twice, which does not change the mean.
         return masked_mean(tf.square(tf.nn.relu(structure)) / 2.0, tf.logical_and(pairs, same))

@@ -54,6 +54,8 @@ class MarginLoss(MetricLoss):
         boundary: Variable, float32, scalar or [num_classes].
     """
 
+    takes_candidates = True
+
     def __init__(
         self,
         boundary: float = 1.2,
@@ -104,7 +106,7 @@ class MarginLoss(MetricLoss):
     def _chosen_negatives(
         self, batch: EmbeddingBatch, distances: tf.Tensor, positives: tf.Tensor, negatives: tf.Tensor
     ) -> tf.Tensor:
-        """Returns how often each negative pair counts, [B, B]."""
+        """Returns how often each negative pair counts, [B, N]."""
         if self.mining == "all":
             return tf.cast(negatives, distances.dtype)
         if self.mining in ("hard", "hard_per_query"):
@@ -113,7 +115,7 @@ class MarginLoss(MetricLoss):
         return distance_weighted_counts(batch, distances, positives, negatives, self.seed)
 
     def _batch_loss(self, batch: EmbeddingBatch) -> tf.Tensor:
-        distances = safe_sqrt(squared_distances(batch.embeddings))
+        distances = safe_sqrt(squared_distances(batch.embeddings, batch.candidate_embeddings))
         positives, negatives = query_pairs(batch)
         chosen = self._chosen_negatives(batch, distances, positives, negatives)
         positives = tf.cast(positives, distances.dtype)

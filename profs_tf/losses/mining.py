@@ -1,7 +1,8 @@
 """Mining of negative pairs, one for each positive pair: the closest ones, or drawn by distance.
 
-Shapes: B images in the batch, D embedding dimensions; R rows of N numbers. Matrices are [B, B]; the row is
-the query. The choice is returned as weights, how often each pair counts. No gradient passes through it.
+Shapes: B images in the batch, N candidates, D embedding dimensions; R rows of N numbers. Matrices are [B, N];
+the row is the query. The choice is returned as weights, how often each pair counts. No gradient passes
+through it.
 """
 
 import tensorflow as tf
@@ -58,13 +59,13 @@ def hard_negative_weights(
 
     Args:
         batch: The batch.
-        distances: [B, B], or squared ones.
-        positives: [B, B] bool, the positive pairs.
-        negatives: [B, B] bool, the negative pairs.
+        distances: [B, N], or squared ones.
+        positives: [B, N] bool, the positive pairs.
+        negatives: [B, N] bool, the negative pairs.
         per_query: Whether each query takes its own closest negatives even if every image is a query.
 
     Returns:
-        [B, B] weights in [0, 1], dtype of ``distances``. Cost: O(B^2 log B).
+        [B, N] weights in [0, 1], dtype of ``distances``. Cost: O(B N log N).
     """
     distances = tf.stop_gradient(distances)
 
@@ -121,13 +122,13 @@ def distance_weighted_counts(
 
     Args:
         batch: The batch.
-        distances: [B, B].
-        positives: [B, B] bool, the positive pairs.
-        negatives: [B, B] bool, the negative pairs.
+        distances: [B, N].
+        positives: [B, N] bool, the positive pairs.
+        negatives: [B, N] bool, the negative pairs.
         seed: Seed of the draws.
 
     Returns:
-        [B, B] weights, dtype of ``distances``: how often each negative pair was drawn. Cost: O(B^2 log B).
+        [B, N] weights, dtype of ``distances``: how often each negative pair was drawn. Cost: O(B N log N).
     """
     distances = tf.stop_gradient(distances)
     of_negatives = tf.where(negatives, distances, tf.constant(float("inf"), distances.dtype))
@@ -136,7 +137,8 @@ def distance_weighted_counts(
     sorted_negatives = tf.gather(negatives, order, batch_dims=1)
     weights = sampling_weights(sorted_distances, sorted_negatives, tf.shape(batch.embeddings)[1])
     cumulative = tf.cumsum(weights, axis=1)
-    thresholds = pair_uniforms(tf.stop_gradient(batch.embeddings), seed) * cumulative[:, -1:]
+    uniforms = pair_uniforms(tf.stop_gradient(batch.embeddings), seed, batch.candidate_embeddings)
+    thresholds = uniforms * cumulative[:, -1:]
     # Rounding may raise a threshold to the total, beyond which the search finds no negative.
     last = tf.reduce_sum(tf.cast(weights > 0.0, tf.int32), axis=1, keepdims=True) - 1
     ranks = tf.maximum(tf.minimum(searchsorted_right(cumulative, thresholds), last), 0)
@@ -148,11 +150,11 @@ def _count_draws(columns: tf.Tensor, is_drawn: tf.Tensor) -> tf.Tensor:
     """Returns how often each column was drawn in its row.
 
     Args:
-        columns: [B, B] int32.
-        is_drawn: [B, B] float, 1 where the draw counts and 0 elsewhere.
+        columns: [B, N] int32.
+        is_drawn: [B, N] float, 1 where the draw counts and 0 elsewhere.
 
     Returns:
-        [B, B], dtype of ``is_drawn``.
+        [B, N], dtype of ``is_drawn``.
     """
     flat = tf.reshape(is_drawn, [-1]), tf.reshape(flat_indices(columns), [-1])
     return tf.reshape(tf.math.unsorted_segment_sum(*flat, tf.size(columns)), tf.shape(columns))

@@ -36,6 +36,8 @@ class MultiSimilarityLoss(MetricLoss):
         name: Name of the loss.
     """
 
+    takes_candidates = True
+
     def __init__(
         self,
         alpha: float = 2.0,
@@ -54,7 +56,7 @@ class MultiSimilarityLoss(MetricLoss):
     def _mined(
         self, similarities: tf.Tensor, positives: tf.Tensor, negatives: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the mined parts of both masks [B, B]; in rows where one mask is empty, both parts are."""
+        """Returns the mined parts of both masks [B, N]; in rows where one mask is empty, both parts are."""
         infinity = tf.constant(float("inf"), similarities.dtype)
         lowest = tf.reduce_min(tf.where(positives, similarities, infinity), axis=1, keepdims=True)
         highest = tf.reduce_max(tf.where(negatives, similarities, -infinity), axis=1, keepdims=True)
@@ -62,8 +64,8 @@ class MultiSimilarityLoss(MetricLoss):
         return hard_positives, tf.logical_and(negatives, similarities > lowest - self.eps)
 
     def _batch_loss(self, batch: EmbeddingBatch) -> tf.Tensor:
-        similarities = similarity_matrix(batch.embeddings)
-        pairs, same = pairs_with_a_query(batch), same_class(batch.labels)
+        similarities = similarity_matrix(batch.embeddings, batch.candidate_embeddings)
+        pairs, same = pairs_with_a_query(batch), same_class(batch.labels, batch.candidate_labels)
         positives, negatives = self._mined(
             similarities, tf.logical_and(pairs, same), tf.logical_and(pairs, tf.logical_not(same))
         )

@@ -102,9 +102,16 @@ def paired_log_sum_exp(logits: tf.Tensor, mask: tf.Tensor, pairs: tf.Tensor) -> 
 
 
 def flat_indices(columns: tf.Tensor) -> tf.Tensor:
-    """Returns the indices of the entries (i, columns[i, j]) in a flattened [B, B] matrix, [B, B] int32."""
-    size = tf.shape(columns)[0]
-    return columns + size * tf.range(size)[:, tf.newaxis]
+    """Returns the indices of the entries (i, columns[i, j]) in a flattened matrix.
+
+    Args:
+        columns: [R, N] int32; the matrix has the same shape.
+
+    Returns:
+        [R, N] int32.
+    """
+    shape = tf.shape(columns)
+    return columns + shape[1] * tf.range(shape[0])[:, tf.newaxis]
 
 
 def gather_in_rows(matrix: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
@@ -113,11 +120,11 @@ def gather_in_rows(matrix: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
     Gathers from the flattened matrix: a gather with batch dimensions has no gradient for an empty batch.
 
     Args:
-        matrix: [B, B].
-        columns: [B, B] int32.
+        matrix: [R, N].
+        columns: [R, N] int32.
 
     Returns:
-        [B, B], dtype of ``matrix``.
+        [R, N], dtype of ``matrix``.
     """
     return tf.gather(tf.reshape(matrix, [-1]), flat_indices(columns))
 

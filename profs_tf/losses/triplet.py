@@ -37,6 +37,8 @@ class TripletLoss(MetricLoss):
         name: Name of the loss.
     """
 
+    takes_candidates = True
+
     def __init__(
         self,
         margin: float = 0.2,
@@ -49,7 +51,7 @@ class TripletLoss(MetricLoss):
         self.mining = check_one_of("mining", mining, get_args(Mining))
 
     def _batch_loss(self, batch: EmbeddingBatch) -> tf.Tensor:
-        distances_sq = squared_distances(batch.embeddings)
+        distances_sq = squared_distances(batch.embeddings, batch.candidate_embeddings)
         positives, negatives = query_pairs(batch)
         mine = _closest_negative if self.mining == "hard" else _semi_hard_negative
         has_negative = tf.logical_and(positives, tf.reduce_any(negatives, axis=1, keepdims=True))
@@ -69,10 +71,10 @@ def _closest_negative(distances_sq: tf.Tensor, negatives: tf.Tensor) -> tf.Tenso
 
 
 def _semi_hard_negative(distances_sq: tf.Tensor, negatives: tf.Tensor) -> tf.Tensor:
-    """Returns d_in^2 of the semi-hard negative of every pair (i, p), [B, B].
+    """Returns d_in^2 of the semi-hard negative of every pair (i, p), [B, N].
 
     It is the first one farther than p among the query's negatives, sorted by distance. Comparing all triplets
-    would take O(B^3) memory.
+    would take O(B N^2) memory.
     """
     negatives_sq = tf.stop_gradient(_of_negatives(distances_sq, negatives))
     order = tf.argsort(negatives_sq, axis=1, stable=True)
