@@ -39,7 +39,8 @@ _MOST_NEEDED = (
 _GROUP_BEGINS = {
     "dataset": "Data",
     "method": "Method (PROFS)",
-    "loss": "Network and its weights",
+    "xbm_size": "Cross-batch memory (XBM)",
+    "backbone": "Network and its weights",
     "image_resize": "Images",
     "learning_rate": "Learning rate",
     "epochs": "Steps and checkpoints",

@@ -38,10 +38,18 @@ def check_combinations(config: Config) -> None:
             f"`pretrained` must be left out with `initial_run`, got {config.pretrained}: its weights would "
             "be overwritten."
         )
+    _check_memory(config)
     _check_projections(config)
     _check_learning_rate(config)
     _check_head(config)
     _check_execution(config)
+
+
+def _check_memory(config: Config) -> None:
+    for name in ("xbm_start_step", "xbm_weight"):
+        value = getattr(config, name)
+        if value is not None and not config.xbm_size:
+            raise ValueError(f"`{name}` must be left out unless `xbm_size` is > 0, got {value}.")
 
 
 def _check_projections(config: Config) -> None:

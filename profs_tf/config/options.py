@@ -22,6 +22,22 @@ class Config(MethodOptions, DataOptions):
     loss_options: dict[str, Any] = field(
         default_factory=dict, metadata={"help": "Options of the loss by name."}
     )
+    xbm_size: int = option(
+        0,
+        "Cross-batch memory: queries are also compared with the embeddings of the last so many images of "
+        "earlier batches. 0: none. The memory takes 4 x --embedding_dim bytes an image, in checkpoints too.",
+        minimum=0,
+    )
+    xbm_start_step: Optional[int] = option(
+        None,
+        "With --xbm_size: steps that train without the memory, until embeddings drift slowly. Default: 1000.",
+        minimum=0,
+    )
+    xbm_weight: Optional[float] = option(
+        None,
+        "With --xbm_size: factor on the loss over the memory, beside the loss of the batch. Default: 1.",
+        above=0.0,
+    )
 
     backbone: str = option(
         "inception_v1",

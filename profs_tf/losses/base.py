@@ -5,7 +5,7 @@ Shapes: B images in the batch, L classes, D embedding dimensions.
 
 import abc
 import inspect
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Literal, NamedTuple, Optional, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -55,6 +55,8 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
             of its own, M = 1 (paper, section 5.3).
         baseline_queries: Which images of a baseline batch are queries, as ``BatchSampler`` takes it: "all",
             or "representatives" if the loss is defined for one fresh query per class.
+        takes_candidates: Whether queries may also be paired with images outside the batch, the
+            ``EmbeddingBatch.candidates``, as ``CrossBatchMemory`` does.
         learning_rate: Learning rate of the loss's own variables; None if it has none.
         representative_pairs: Whether pairs of two representatives count; of effect in pairwise losses that
             have it as an option.
@@ -63,6 +65,7 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
     normalized_embeddings: bool = True
     has_prototypes: bool = False
     baseline_queries: str = "all"
+    takes_candidates: bool = False
     learning_rate: Optional[float] = None
 
     def __init__(self, name: Optional[str] = None, representative_pairs: bool = True):
@@ -118,6 +121,20 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
             tf.errors.InvalidArgumentError: If this shows only at run time. XLA drops assertions: there the
                 value is NaN instead.
         """
+        return self._value(y_true, y_pred, sample_weight, self._batch_loss)
+
+    def training_step(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
+        """Returns the loss of one batch for a training step, the same as a call.
+
+        A loss with a state that only training changes overrides it.
+        """
+        return self(y_true, y_pred, sample_weight)
+
+    @tf.autograph.experimental.do_not_convert
+    def _value(
+        self, y_true: Any, y_pred: Any, sample_weight: Any, loss_of: Callable[[EmbeddingBatch], tf.Tensor]
+    ) -> tf.Tensor:
+        """Returns ``loss_of`` the checked batch, or NaN; see ``__call__``."""
         with tf.name_scope(self.name):
             batch, checks = read_batch(y_true, y_pred, sample_weight)
             checks += self._label_checks(batch.labels)
@@ -128,7 +145,7 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
                 batch = batch._replace(
                     embeddings=tf.identity(batch.embeddings), representative_pairs=self.representative_pairs
                 )
-                value = self._batch_loss(batch)
+                value = loss_of(batch)
             return tf.where(tf.reduce_all(holds) & is_finite, value, tf.constant(float("nan"), value.dtype))
 
     def call(self, y_true: Any, y_pred: Any) -> tf.Tensor:

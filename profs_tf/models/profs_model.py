@@ -111,7 +111,7 @@ class ProfsModel(SavedByKeras):
         self.metric_loss = loss
         strategy = self.distribute_strategy
         collectives.check_made_in_scope(strategy, "embedder", self.embedder.variables)
-        collectives.check_made_in_scope(strategy, "loss", self._loss_variables())
+        collectives.check_made_in_scope(strategy, "loss", loss.variables)
         trained = self.embedder.trainable_variables + self._loss_variables()
         keras_contract.check_optimizer(self.optimizer, trained)
         with strategy.scope():
@@ -241,7 +241,8 @@ class ProfsModel(SavedByKeras):
         images, labels, query_mask = tf.keras.utils.unpack_x_y_sample_weight(data)
         embeddings = self.embedder(images, training=training)
         embeddings, labels, query_mask = collectives.gather_batch(tape, embeddings, labels, query_mask)
-        loss = replica_loss = tf.cast(self.metric_loss(labels, embeddings, query_mask), tf.float32)
+        loss_of = self.metric_loss.training_step if training else self.metric_loss
+        loss = replica_loss = tf.cast(loss_of(labels, embeddings, query_mask), tf.float32)
         if self.embedder.losses:
             terms = tf.add_n([tf.cast(term, tf.float32) for term in self.embedder.losses])
             # Each replica's share of these in the sum of gradients.

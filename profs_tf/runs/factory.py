@@ -117,6 +117,8 @@ def sampling_rules(config: Config) -> SamplingRules:
         ValueError: If the loss is unknown, or a batch would have no positive pair.
     """
     loss = losses.loss_class(config.loss)
+    if config.xbm_size:
+        losses.CrossBatchMemory.check_loss(loss, config.loss)
     if config.images_per_class == 1 and not loss.has_prototypes:
         raise ValueError(
             f"`images_per_class` must be >= 2 for the loss {config.loss}, got 1: a batch would have no "
@@ -155,7 +157,7 @@ def build_sampler(config: Config, image_list: ImageList) -> BatchSampler:
 
 
 def build_loss(config: Config, num_classes: int) -> losses.MetricLoss:
-    """Returns the loss; options that follow from data and model are filled in.
+    """Returns the loss, with its memory if it has one; options that follow from data and model are filled in.
 
     Raises:
         ValueError: If the loss or one of its options is unknown or out of range.
@@ -168,7 +170,21 @@ def build_loss(config: Config, num_classes: int) -> losses.MetricLoss:
     }
     known = losses.options(config.loss)
     options = {name: value for name, value in derived.items() if name in known}
-    return losses.get(config.loss, **{**options, **config.loss_options})
+    loss = losses.get(config.loss, **{**options, **config.loss_options})
+    if not config.xbm_size:
+        return loss
+    given = {"start_step": config.xbm_start_step, "weight": config.xbm_weight}
+    of_memory: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return losses.CrossBatchMemory(loss, config.embedding_dim, config.xbm_size, **of_memory)
+
+
+def _check_memory_is_used(loss: losses.MetricLoss, num_steps: int) -> None:
+    """Raises ValueError if a run is over before its cross-batch memory is used."""
+    if isinstance(loss, losses.CrossBatchMemory) and loss.start_step >= num_steps:
+        raise ValueError(
+            f"`xbm_start_step` must be below the {num_steps} steps of the run, got {loss.start_step}: the "
+            "memory would never be used."
+        )
 
 
 @contextlib.contextmanager
@@ -223,10 +239,12 @@ def build_model(
     Args:
         config: Of the run.
         num_classes: L, of the training split.
-        steps_per_epoch: For a lambda that decays every epoch.
+        steps_per_epoch: For what changes after some steps or epochs.
         embedder: The whole embedder, whose layers the model shares; None builds one.
     """
     loss = build_loss(config, num_classes)
+    if steps_per_epoch is not None:
+        _check_memory_is_used(loss, config.epochs * steps_per_epoch)
     if embedder is None:
         embedder = build_embedder_for(config)
     if config.train_layers == "head":

@@ -1,0 +1,260 @@
+"""The cross-batch memory against a list of earlier images and loops over their pairs with the queries."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from profs_tf import losses
+from profs_tf.losses.batch import Candidates
+from tests.losses.loss_cases import DIMENSIONS, identity_model, unit_rows
+from tests.losses.loss_reference import (
+    closest,
+    distance_matrix,
+    log_1p_sum_exp,
+    log_sum_exp,
+    mean,
+    similarities,
+)
+from tests.losses.loss_reference import contrastive as of_contrastive
+from tests.losses.loss_reference import lifted_structure as of_lifted_structure
+from tests.losses.loss_reference import margin as of_margin
+from tests.losses.loss_reference import multi_similarity as of_multi_similarity
+from tests.losses.loss_reference import triplet as of_triplet
+
+SIZE, WEIGHT, START = 11, 0.5, 1
+BOUNDARY = float(np.float32(1.2))
+
+
+def pairs_with(y, q, labels):
+    pairs = [(i, j) for i in range(len(y)) for j in range(len(labels)) if q[i]]
+    return [p for p in pairs if y[p[0]] == labels[p[1]]], [p for p in pairs if y[p[0]] != labels[p[1]]]
+
+
+def hard(d, positives, negatives, q):
+    if all(q):
+        return closest(d, negatives, len(positives))
+    chosen = {}
+    for i in range(len(q)):
+        own = [pair for pair in negatives if pair[0] == i]
+        chosen.update(closest(d, own, sum(1 for pair in positives if pair[0] == i)))
+    return chosen
+
+
+def contrastive(E, y, q, M, labels):
+    d, (positives, negatives) = distance_matrix(E, M), pairs_with(y, q, labels)
+    chosen = hard(d, positives, negatives, q)
+    total = sum(d[i][j] ** 2 for i, j in positives)
+    total += sum(w * max(1.0 - d[i][k], 0.0) ** 2 for (i, k), w in chosen.items())
+    count = len(positives) + sum(chosen.values())
+    return total / count if count else 0.0
+
+
+def margin(E, y, q, M, labels):
+    d, (positives, negatives) = distance_matrix(E, M), pairs_with(y, q, labels)
+    terms = [(1.0, d[i][j] - BOUNDARY + 0.2) for i, j in positives]
+    terms += [(w, BOUNDARY + 0.2 - d[i][k]) for (i, k), w in hard(d, positives, negatives, q).items()]
+    active = [(w, term) for w, term in terms if term > 0.0 and w > 0.0]
+    return sum(w * term for w, term in active) / sum(w for w, _ in active) if active else 0.0
+
+
+def triplet(E, y, q, M, labels):
+    d, (positives, negatives) = distance_matrix(E, M), pairs_with(y, q, labels)
+    terms = []
+    for i, p in positives:
+        others = [d[i][k] ** 2 for query, k in negatives if query == i]
+        terms.append(max(d[i][p] ** 2 - min(others) + 0.2, 0.0) if others else 0.0)
+    return mean(terms)
+
+
+def lifted_structure(E, y, q, M, labels):
+    d, (positives, negatives) = distance_matrix(E, M), pairs_with(y, q, labels)
+    terms = []
+    for i, j in positives:
+        both = [1.0 - d[a][b] for a, b in negatives if a == i]
+        both += [1.0 - d[a][b] for a, b in negatives if b == j]
+        terms.append(max(0.0, log_sum_exp(both) + d[i][j]) ** 2 / 2 if both else 0.0)
+    return mean(terms)
+
+
+def multi_similarity(E, y, q, M, labels):
+    s, (positives, negatives) = similarities(E, M), pairs_with(y, q, labels)
+    terms = []
+    for i in range(len(y)):
+        own = [s[a][b] for a, b in positives if a == i]
+        others = [s[a][b] for a, b in negatives if a == i]
+        if not own and not others:
+            continue
+        kept_others = [value for value in others if own and value > min(own) - 0.1]
+        kept_own = [value for value in own if others and value < max(others) + 0.1]
+        pull = log_1p_sum_exp([-2.0 * (value - 0.5) for value in kept_own]) / 2.0
+        terms.append(pull + log_1p_sum_exp([50.0 * (value - 0.5) for value in kept_others]) / 50.0)
+    return mean(terms)
+
+
+# Name -> the loss of a batch, and that of its queries and the memory.
+REFERENCES = {
+    "contrastive": (of_contrastive, contrastive),
+    "lifted_structure": (of_lifted_structure, lifted_structure),
+    "margin": (lambda E, y, q: of_margin(E, y, q, dict.fromkeys(y, BOUNDARY)), margin),
+    "multi_similarity": (of_multi_similarity, multi_similarity),
+    "triplet": (of_triplet, triplet),
+}
+
+
+def make_loss(name="contrastive", **options):
+    options = {"embedding_dim": DIMENSIONS, "size": SIZE, "start_step": START, "weight": WEIGHT, **options}
+    return losses.CrossBatchMemory(losses.get(name), **options)
+
+
+def batches():
+    """Labels, embeddings and query masks that fill the memory in part, wrap around, and replace it whole."""
+    rng = np.random.default_rng(0)
+    for size in (6, 6, 4, 6, 13, 6):
+        y = rng.integers(0, 4, size)
+        mask = (rng.permutation(size) < size // 2).astype(np.float32)
+        yield y, unit_rows(rng, size).astype(np.float64), mask
+
+
+def training_step(loss, y, E, mask):
+    E = tf.convert_to_tensor(E)
+    with tf.GradientTape() as tape:
+        tape.watch(E)
+        value = loss.training_step(y, E, mask)
+    return value, tape.gradient(value, E)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("name", REFERENCES)
+def test_steps_agree_with_a_list_of_earlier_images(name, masked):
+    loss, (of_batch, of_memory) = make_loss(name), REFERENCES[name]
+    rng, stored = np.random.default_rng(1), []
+    for step, (y, E, mask) in enumerate(batches()):
+        q = mask.tolist() if masked else [1] * len(y)
+        entries = stored if step >= START else []
+        M = np.array([entry for entry, _ in entries]).reshape([-1, DIMENSIONS])
+        labels = [label for _, label in entries]
+
+        y = y.tolist()
+
+        def expected(E, y=y, q=q, M=M, labels=labels):
+            return of_batch(E, y, q) + WEIGHT * of_memory(E, y, q, M, labels)
+
+        value, gradient = training_step(loss, y, E, mask if masked else None)
+        np.testing.assert_allclose(value, expected(E), rtol=1e-9)
+        direction = rng.normal(size=E.shape) * 1e-7
+        slope = (expected(E + direction) - expected(E - direction)) / 2
+        np.testing.assert_allclose(np.sum(gradient * direction), slope, rtol=1e-4, atol=1e-13)
+        stored = [*stored, *zip(E.astype(np.float32), y)][-SIZE:]
+        filled = SIZE - len(stored)
+        np.testing.assert_array_equal(loss.stored_embeddings[filled:], [entry for entry, _ in stored])
+        np.testing.assert_array_equal(loss.stored_labels[filled:], [label for _, label in stored])
+        assert int(loss.num_stored) == len(stored)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("contrastive", {"mining": "all"}),
+        ("contrastive", {"mining": "hard_per_query"}),
+        ("triplet", {"mining": "semi_hard"}),
+        ("margin", {"mining": "distance_weighted", "seed": 3}),
+        ("margin", {"mining": "all", "boundary_per_class": True, "num_classes": 4}),
+        ("lifted_structure", {}),
+    ],
+)
+def test_queries_and_candidates_are_a_batch_of_queries_and_others(name, options):
+    """If the pairs of two queries do not count: the same pairs, hence the same value and gradient."""
+    loss = losses.get(name, **options, representative_pairs=False)
+    rng = np.random.default_rng(0)
+    y, E, is_query = rng.integers(0, 4, 18), tf.constant(unit_rows(rng, 18)), np.arange(18) < 7
+    present = tf.constant(np.arange(11) < 9)
+
+    def of_candidates(batch):
+        queries = batch._replace(embeddings=batch.embeddings[:7], labels=batch.labels[:7])
+        candidates = Candidates(batch.embeddings[7:], batch.labels[7:], present)
+        return loss._batch_loss(queries._replace(is_query=batch.is_query[:7], candidates=candidates))
+
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(E)
+        value = loss._value(y, E, is_query, of_candidates)
+        expected = loss(y[:16], E[:16], is_query[:16])
+    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    assert float(value) > 0.0
+    np.testing.assert_allclose(tape.gradient(value, E), tape.gradient(expected, E), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("options", [{}, {"jit_compile": True}], ids=["graph", "xla"])
+def test_compiled_steps_equal_eager_ones(options):
+    loss, compiled = make_loss(), make_loss()
+    unknown = [tf.TensorSpec([None], tf.int64), tf.TensorSpec([None, DIMENSIONS], tf.float64)]
+    signature = {} if options else {"input_signature": [*unknown, tf.TensorSpec([None], tf.float32)]}
+
+    @tf.function(autograph=False, **signature, **options)
+    def step(y, E, mask):
+        return training_step(compiled, y, E, mask)
+
+    for y, E, mask in list(batches())[:3]:
+        one, other = training_step(loss, y, E, mask), step(tf.constant(y), tf.constant(E), tf.constant(mask))
+        for expected, got in zip(one, other):
+            np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-9)
+    for expected, got in zip(loss.variables, compiled.variables):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_half_precision_is_stored_as_float32():
+    loss = make_loss("multi_similarity")
+    for y, E, mask in batches():
+        value = loss.training_step(y.astype(np.float32), tf.cast(E, tf.bfloat16), mask)
+        assert value.dtype == tf.float32
+    np.testing.assert_array_equal(
+        loss.stored_embeddings[-1], tf.cast(tf.cast(E[-1], tf.bfloat16), tf.float32)
+    )
+
+
+def test_evaluation_neither_reads_nor_changes_the_memory():
+    loss, plain = make_loss("margin"), losses.MarginLoss()
+    for y, E, mask in batches():
+        loss.training_step(y, E, mask)
+    before = [variable.numpy() for variable in loss.variables]
+    assert float(loss(y, E, mask)) == float(plain(y, E, mask))
+    for expected, got in zip(before, loss.variables):
+        np.testing.assert_array_equal(got, expected)
+    assert [variable.name for variable in loss.trainable_variables] == ["boundary:0"]
+    assert loss.variable_learning_rate == plain.learning_rate
+
+
+def test_a_stock_keras_model_evaluates_and_cannot_train():
+    model = identity_model()
+    model.compile("sgd", loss=make_loss())
+    y, E, mask = next(batches())
+    assert model.evaluate(E, y, sample_weight=mask, verbose=0) == pytest.approx(
+        float(losses.ContrastiveLoss()(y, E, mask)), rel=1e-6
+    )
+    with pytest.raises(
+        ValueError, match="a stock Keras model, which does not tell its loss whether it trains"
+    ):
+        model.fit(E, y, sample_weight=mask, verbose=0)
+
+
+def test_config_makes_an_equal_loss():
+    loss = losses.CrossBatchMemory(losses.LiftedStructureLoss(), DIMENSIONS, 5, 2, 0.5, "memory")
+    copy = tf.keras.losses.deserialize(tf.keras.losses.serialize(loss))
+    assert copy.get_config() == loss.get_config()
+    assert copy.name == "memory"
+    assert type(copy.loss) is losses.LiftedStructureLoss
+    assert copy.normalized_embeddings is False
+
+
+def test_what_a_memory_cannot_do_is_refused():
+    message = "`loss` must be one of contrastive, .*triplet with a cross-batch memory, got "
+    for other in (losses.NPairLoss(), losses.ProxyNCALoss(3, DIMENSIONS), make_loss()):
+        with pytest.raises(ValueError, match=message + other.name):
+            losses.CrossBatchMemory(other, DIMENSIONS)
+    for option, value in (("size", 0), ("start_step", -1), ("weight", 0.0), ("embedding_dim", None)):
+        with pytest.raises(ValueError, match=rf"`{option}` must be .*, got {value}\."):
+            make_loss(**{option: value})
+    _, E, _ = next(batches())
+    with pytest.raises(tf.errors.InvalidArgumentError, match="`y_true` must be whole numbers"):
+        make_loss().training_step([0.5] * 6, E)
+    with pytest.raises(ValueError, match="`embedding_dim` = 6 dimensions, got 5"):
+        make_loss().training_step([0] * 6, E[:, :5])
