@@ -4,22 +4,15 @@ from typing import Optional
 
 import tensorflow as tf
 
-from profs_tf.losses.base import MetricLoss
-from profs_tf.losses.batch import Check, EmbeddingBatch
+from profs_tf.losses.batch import EmbeddingBatch
 from profs_tf.losses.ops import masked_log_sum_exp, masked_mean
-from profs_tf.losses.prototypes import (
-    EMBEDDING_DIM_CURE,
-    NUM_CLASSES_CURE,
-    check_embedding_dim,
-    class_index_checks,
-    class_indices,
-    unit_vectors,
-)
-from profs_tf.utils.checks import check_count, check_finite_above
+from profs_tf.losses.prototypes import check_embedding_dim
+from profs_tf.losses.proxies import ProxyLoss
+from profs_tf.utils.checks import check_finite_above
 
 
 @tf.keras.utils.register_keras_serializable(package="profs_tf")
-class ProxyNCALoss(MetricLoss):
+class ProxyNCALoss(ProxyLoss):
     """Proxy-NCA loss.
 
     Movshovitz-Attias, Toshev, Leung, Ioffe, Singh: "No Fuss Distance Metric Learning using Proxies", ICCV
@@ -47,8 +40,6 @@ class ProxyNCALoss(MetricLoss):
         proxies: Trainable variable [L, D], float32; the stored vectors need not have unit length.
     """
 
-    has_prototypes = True
-
     def __init__(
         self,
         num_classes: Optional[int] = None,
@@ -59,21 +50,9 @@ class ProxyNCALoss(MetricLoss):
         seed: int = 0,
         name: Optional[str] = None,
     ):
-        super().__init__(name)
-        self.num_classes = check_count("num_classes", num_classes, NUM_CLASSES_CURE, minimum=2)
-        self.embedding_dim = check_count("embedding_dim", embedding_dim, EMBEDDING_DIM_CURE)
+        super().__init__(num_classes, embedding_dim, learning_rate, seed, name, minimum_classes=2)
         self.scale = check_finite_above("scale", scale, 0.0)
         self.positive_in_denominator = positive_in_denominator
-        self.learning_rate = check_finite_above("learning_rate", learning_rate, 0.0)
-        self.seed = seed
-        self.proxies = unit_vectors("proxies", [self.num_classes, self.embedding_dim], seed)
-
-    def class_vectors(self) -> tf.Tensor:
-        """Returns the normalized proxies, float32 [L, D]; O(L D)."""
-        return tf.math.l2_normalize(self.proxies, axis=1)
-
-    def _label_checks(self, labels: tf.Tensor) -> tuple[Check, ...]:
-        return class_index_checks(labels, self.num_classes)
 
     def _distances_sq(self, embeddings: tf.Tensor) -> tf.Tensor:
         """Returns D_ic, [B, L]. The differences are not small, so float32 products are accurate enough."""
@@ -86,9 +65,7 @@ class ProxyNCALoss(MetricLoss):
     def _batch_loss(self, batch: EmbeddingBatch) -> tf.Tensor:
         check_embedding_dim(batch.embeddings, self.embedding_dim)
         distances_sq = self._distances_sq(batch.embeddings)
-        is_own = tf.one_hot(
-            class_indices(batch.labels, self.num_classes), self.num_classes, on_value=True, off_value=False
-        )
+        is_own = self._is_own(batch.labels)
         own_sq = tf.reduce_sum(tf.where(is_own, distances_sq, tf.zeros_like(distances_sq)), axis=1)
         in_denominator = tf.logical_or(tf.logical_not(is_own), self.positive_in_denominator)
         return masked_mean(own_sq + masked_log_sum_exp(-distances_sq, in_denominator), batch.is_query)
