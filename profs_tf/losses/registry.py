@@ -3,14 +3,19 @@
 from typing import Any
 
 from profs_tf.losses.angular import AngularLoss as AngularLoss
+from profs_tf.losses.arc_face import ArcFaceLoss as ArcFaceLoss
 from profs_tf.losses.base import MetricLoss, Option
 from profs_tf.losses.contrastive import ContrastiveLoss as ContrastiveLoss
+from profs_tf.losses.cos_face import CosFaceLoss as CosFaceLoss
 from profs_tf.losses.lifted_structure import LiftedStructureLoss as LiftedStructureLoss
 from profs_tf.losses.margin import MarginLoss as MarginLoss
 from profs_tf.losses.multi_similarity import MultiSimilarityLoss as MultiSimilarityLoss
 from profs_tf.losses.n_pair import NPairLoss as NPairLoss
+from profs_tf.losses.norm_softmax import NormSoftmaxLoss as NormSoftmaxLoss
+from profs_tf.losses.proxy_anchor import ProxyAnchorLoss as ProxyAnchorLoss
 from profs_tf.losses.proxy_nca import ProxyNCALoss as ProxyNCALoss
 from profs_tf.losses.soft_triple import SoftTripleLoss as SoftTripleLoss
+from profs_tf.losses.sup_con import SupConLoss as SupConLoss
 from profs_tf.losses.triplet import TripletLoss as TripletLoss
 
 _LOSSES: dict[str, type[MetricLoss]] = {

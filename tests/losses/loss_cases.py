@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from profs_tf import losses
-from tests.losses import loss_reference
+from tests.losses import loss_reference, proxy_reference
 
 NUM_CLASSES = 8
 DIMENSIONS = 6
@@ -58,18 +58,18 @@ def _soft_triple(**options):
         centers = loss.centers.numpy().astype(np.float64)
 
         def reference(E, y, q):
-            return loss_reference.soft_triple(E, y, q, centers, tau=loss.tau)
+            return proxy_reference.soft_triple(E, y, q, centers, tau=loss.tau)
 
         return Case(loss, reference, lambda E: reference(E, [0] * len(E), [False] * len(E)))
 
     return build
 
 
-def _proxy_nca(**options):
+def _with_proxies(name, reference, **options):
     def build(num_classes, dimensions):
-        loss = losses.ProxyNCALoss(num_classes, dimensions, **options)
+        loss = losses.get(name, num_classes=num_classes, embedding_dim=dimensions, **options)
         proxies = loss.proxies.numpy().astype(np.float64)
-        return Case(loss, functools.partial(loss_reference.proxy_nca, proxies=proxies, **options), _nothing)
+        return Case(loss, functools.partial(reference, proxies=proxies, **options), _nothing)
 
     return build
 
@@ -92,12 +92,20 @@ BUILDERS = {
     "multi_similarity": _plain("multi_similarity", loss_reference.multi_similarity),
     "soft_triple": _soft_triple(),
     "soft_triple_one_center": _soft_triple(centers_per_class=1),
-    "proxy_nca": _proxy_nca(),
-    "proxy_nca_positive_below": _proxy_nca(positive_in_denominator=True),
+    "proxy_nca": _with_proxies("proxy_nca", proxy_reference.proxy_nca),
+    "proxy_nca_positive_below": _with_proxies(
+        "proxy_nca", proxy_reference.proxy_nca, positive_in_denominator=True
+    ),
+    "proxy_anchor": _with_proxies("proxy_anchor", proxy_reference.proxy_anchor),
+    "norm_softmax": _with_proxies("norm_softmax", proxy_reference.norm_softmax),
+    "cos_face": _with_proxies("cos_face", proxy_reference.cos_face),
+    "arc_face": _with_proxies("arc_face", proxy_reference.arc_face),
+    "sup_con": _plain("sup_con", loss_reference.sup_con),
 }
 
+WITH_PROXIES = ("proxy_nca", "proxy_anchor", "norm_softmax", "cos_face", "arc_face")
 # Losses of pairs of images: without a positive pair, nothing is left.
-PAIRWISE = [name for name in BUILDERS if not name.startswith(("soft_triple", "proxy_nca"))]
+PAIRWISE = [name for name in BUILDERS if not name.startswith(("soft_triple", *WITH_PROXIES))]
 
 every_loss = pytest.mark.parametrize("name", list(BUILDERS))
 pairwise_losses = pytest.mark.parametrize("name", PAIRWISE)

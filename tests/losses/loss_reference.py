@@ -176,42 +176,15 @@ def multi_similarity(E, y, q, alpha=2.0, beta=50.0, base=0.5, eps=0.1, represent
     return mean(terms)
 
 
-def unit(vectors):
-    return vectors / np.sqrt(np.sum(vectors**2, axis=-1, keepdims=True))
-
-
-def soft_triple(E, y, q, centers, scale=20.0, gamma=0.1, tau=0.2, margin=0.01):
-    classes, count, _ = centers.shape
-    w = unit(centers)
-    near = [similarities(E, w[c]) for c in range(classes)]
+def sup_con(E, y, q, temperature=0.1, representative_pairs=True):
+    s = similarities(E)
+    positives, negatives = pairs_of(y, q, representative_pairs)
     terms = []
     for i in range(len(y)):
-        if not q[i]:
-            continue
-        logits = []
-        for c in range(classes):
-            total = log_sum_exp([value / gamma for value in near[c][i]])
-            relaxed = sum(math.exp(value / gamma - total) * value for value in near[c][i])
-            logits.append(scale * (relaxed - (margin if c == y[i] else 0.0)))
-        terms.append(log_sum_exp(logits) - logits[y[i]])
-    spread = 0.0
-    for of_class in w:
-        products = similarities(of_class)
-        for a in range(count):
-            for b in range(a + 1, count):
-                spread += math.sqrt(2 + 1e-5 - 2 * products[a][b])
-    return mean(terms) + (tau * spread / (classes * count * (count - 1)) if count > 1 else 0.0)
-
-
-def proxy_nca(E, y, q, proxies, scale=3.0, positive_in_denominator=False):
-    d = distance_matrix(scale * E, scale * unit(proxies))
-    terms = []
-    for i in range(len(y)):
-        if not q[i]:
-            continue
-        d_sq = [value**2 for value in d[i]]
-        below = [-value for z, value in enumerate(d_sq) if positive_in_denominator or z != y[i]]
-        terms.append(d_sq[y[i]] + log_sum_exp(below))
+        own = [s[i][j] / temperature for query, j in positives if query == i]
+        others = [s[i][j] / temperature for query, j in positives + negatives if query == i]
+        if own:
+            terms.append(mean(log_sum_exp(others) - value for value in own))
     return mean(terms)
 
 

@@ -76,6 +76,7 @@ def test_pairs():
         ("margin", {}),
         ("lifted_structure", {}),
         ("multi_similarity", {}),
+        ("sup_con", {}),
     ],
 )
 def test_losses_without_pairs_of_two_representatives_agree_with_loops(name, options):

@@ -7,19 +7,20 @@ import pytest
 import tensorflow as tf
 
 from profs_tf import losses
-from tests.losses.loss_cases import DIMENSIONS, NUM_CLASSES, identity_model, unit_rows
+from tests.losses.loss_cases import DIMENSIONS, NUM_CLASSES, WITH_PROXIES, identity_model, unit_rows
 
 SIZE = 20
 LABELS = np.tile(np.arange(NUM_CLASSES // 2), 5)
 IMAGES = unit_rows(np.random.default_rng(0), SIZE)
 QUERIES = np.tile([1.0, 0.0], SIZE // 2)
+SIZES = {"num_classes": NUM_CLASSES, "embedding_dim": DIMENSIONS}
 # Near one another: some hinges of the margin loss are active, and not in balance.
 CROWDED = 0.3 * IMAGES + 0.5
 OWNING = {
     "margin": lambda: losses.MarginLoss(),
     "margin_per_class": lambda: losses.MarginLoss(boundary_per_class=True, num_classes=NUM_CLASSES),
     "soft_triple": lambda: losses.SoftTripleLoss(NUM_CLASSES, DIMENSIONS),
-    "proxy_nca": lambda: losses.ProxyNCALoss(NUM_CLASSES, DIMENSIONS),
+    **{name: functools.partial(losses.get, name, **SIZES) for name in WITH_PROXIES},
 }
 
 every_owning_loss = pytest.mark.parametrize("name", list(OWNING))
@@ -128,7 +129,9 @@ def test_seed_draws_unit_vectors(build):
     assert abs(np.mean(one)) < 4 / np.sqrt(tf.size(one)) / np.sqrt(64)
 
 
-@pytest.mark.parametrize(("name", "rate"), [("margin", 5e-4), ("soft_triple", 1e-2), ("proxy_nca", 1e-2)])
+@pytest.mark.parametrize(
+    ("name", "rate"), [("margin", 5e-4), *((name, 1e-2) for name in ("soft_triple", *WITH_PROXIES))]
+)
 def test_learning_rate_of_the_variables(name, rate):
     assert OWNING[name]().variable_learning_rate == rate
     assert losses.options(name)["learning_rate"] == (float, rate, ())
@@ -145,7 +148,7 @@ def test_names_of_the_variables():
         "margin": ["boundary:0"],
         "margin_per_class": ["boundary:0"],
         "soft_triple": ["centers:0"],
-        "proxy_nca": ["proxies:0"],
+        **{name: ["proxies:0"] for name in WITH_PROXIES},
     }
 
 

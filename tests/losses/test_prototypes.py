@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from profs_tf import losses
+from tests.losses.loss_cases import WITH_PROXIES
 
 CLASSES, DIM = 7, 5
 
@@ -13,8 +14,9 @@ def loss_named(name):
     return losses.get(name, **{key: value for key, value in sizes.items() if key in losses.options(name)})
 
 
-def test_proxies_at_unit_length():
-    loss = loss_named("proxy_nca")
+@pytest.mark.parametrize("name", WITH_PROXIES)
+def test_proxies_at_unit_length(name):
+    loss = loss_named(name)
     proxies = np.random.default_rng(0).normal(size=(CLASSES, DIM)).astype(np.float32)
     loss.proxies.assign(proxies)
     expected = [proxy / np.sqrt(sum(value**2 for value in proxy)) for proxy in proxies]
@@ -39,5 +41,5 @@ def test_centers_without_a_direction_are_finite():
 @pytest.mark.parametrize("name", losses.names())
 def test_losses_without_prototypes_have_no_class_vectors(name):
     loss = loss_named(name)
-    assert loss.has_prototypes is (name in ("proxy_nca", "soft_triple"))
+    assert loss.has_prototypes is (name in (*WITH_PROXIES, "soft_triple"))
     assert (loss.class_vectors() is not None) is loss.has_prototypes

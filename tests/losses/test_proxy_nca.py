@@ -3,7 +3,6 @@ import pytest
 from hypothesis import given
 
 from profs_tf import losses
-from tests.losses.loss_cases import unit_rows
 from tests.losses.loss_oracle import check_against_loops, random_batches, variant_settings
 
 
@@ -33,10 +32,3 @@ def test_two_classes_by_hand():
 def test_needs_two_classes():
     with pytest.raises(ValueError, match="`num_classes` must be a whole number >= 2, got 1."):
         losses.ProxyNCALoss(1, 4)
-
-
-@pytest.mark.parametrize("build", [losses.ProxyNCALoss, losses.SoftTripleLoss])
-def test_embeddings_of_another_size_are_refused(build):
-    message = r"`y_pred` must have `embedding_dim` = 4 dimensions, got 6\."
-    with pytest.raises(ValueError, match=message):
-        build(3, 4)([0, 1], unit_rows(np.random.default_rng(0), 2, 6))

@@ -6,13 +6,18 @@ from profs_tf import losses
 
 NAMES = [
     "angular",
+    "arc_face",
     "contrastive",
+    "cos_face",
     "lifted_structure",
     "margin",
     "multi_similarity",
     "n_pair",
+    "norm_softmax",
+    "proxy_anchor",
     "proxy_nca",
     "soft_triple",
+    "sup_con",
     "triplet",
 ]
 # The columns of the losses' table: unit embeddings, and the defaults.
@@ -36,11 +41,18 @@ TABLE = {
         },
     ),
     "proxy_nca": (True, {"scale": 3.0, "positive_in_denominator": False, "learning_rate": 1e-2}),
+    "proxy_anchor": (True, {"margin": 0.1, "scale": 32.0, "learning_rate": 1e-2}),
+    "norm_softmax": (True, {"temperature": 0.05, "learning_rate": 1e-2}),
+    "cos_face": (True, {"margin": 0.35, "scale": 64.0, "learning_rate": 1e-2}),
+    "arc_face": (True, {"margin": 28.6, "scale": 64.0, "learning_rate": 1e-2}),
+    "sup_con": (True, {"temperature": 0.1}),
 }
 
 
 def required(name):
-    return {option: 5 for option in ("num_classes", "embedding_dim") if name in ("soft_triple", "proxy_nca")}
+    if not losses.loss_class(name).has_prototypes:
+        return {}
+    return {"num_classes": 5, "embedding_dim": 5}
 
 
 def test_names():
@@ -119,6 +131,15 @@ OUT_OF_RANGE = [
     ("proxy_nca", "embedding_dim", 1.5, ">= 1"),
     ("proxy_nca", "scale", 0.0, "> 0"),
     ("proxy_nca", "learning_rate", float("inf"), "> 0"),
+    ("proxy_anchor", "margin", -0.1, ">= 0"),
+    ("proxy_anchor", "scale", 0.0, "> 0"),
+    ("norm_softmax", "temperature", 0.0, "> 0"),
+    ("cos_face", "margin", -0.1, ">= 0"),
+    ("cos_face", "scale", float("nan"), "> 0"),
+    ("arc_face", "margin", 91.0, "from 0 to 90 degrees"),
+    ("arc_face", "margin", float("nan"), "from 0 to 90 degrees"),
+    ("arc_face", "scale", 0.0, "> 0"),
+    ("sup_con", "temperature", -0.1, "> 0"),
 ]
 
 

@@ -32,6 +32,11 @@ LOSSES = {
     "multi_similarity": ("multi_similarity", {}),
     "soft_triple": ("soft_triple", {"centers_per_class": 2}),
     "proxy_nca": ("proxy_nca", {}),
+    "proxy_anchor": ("proxy_anchor", {}),
+    "norm_softmax": ("norm_softmax", {}),
+    "cos_face": ("cos_face", {}),
+    "arc_face": ("arc_face", {}),
+    "sup_con": ("sup_con", {}),
 }
 # The others take minutes together.
 SHORT = ("soft_triple",)
