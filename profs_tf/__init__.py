@@ -14,6 +14,7 @@ from profs_tf.version import __version__
 
 if TYPE_CHECKING:
     from profs_tf import datasets, losses, metrics
+    from profs_tf.callbacks.ccp import CcpCallback
     from profs_tf.callbacks.profs import ProfsCallback
     from profs_tf.callbacks.recall import RecallCallback
     from profs_tf.inputs.pipeline import train_pipeline
@@ -37,6 +38,7 @@ use_legacy_keras()
 # Public name -> the module that defines it; None: the name is itself a module of the package.
 _HOMES = {
     "BatchSampler": "profs_tf.sampling.batch_sampler",
+    "CcpCallback": "profs_tf.callbacks.ccp",
     "ImageIndex": "profs_tf.search.index",
     "MinedBatchSampler": "profs_tf.sampling.hncm.sampler",
     "PlateauBatchSampler": "profs_tf.sampling.plateau.sampler",
@@ -55,6 +57,7 @@ _HOMES = {
 
 __all__ = [
     "BatchSampler",
+    "CcpCallback",
     "ImageIndex",
     "MinedBatchSampler",
     "PlateauBatchSampler",

@@ -14,7 +14,13 @@ from profs_tf.cli.flag_types import check_values, define_flag
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.runs.directory import RunFolder
-from profs_tf.runs.factory import build_best_embedder, build_preprocessing, build_sampler, load_data
+from profs_tf.runs.factory import (
+    build_best_embedder,
+    build_preprocessing,
+    build_sampler,
+    hold_out_for_projections,
+    load_data,
+)
 from profs_tf.runs.log import metrics_of_run
 from profs_tf.serving.formats import CARD, FORMATS, SAVED_MODEL, check_formats, export_embedder, sample_of
 from profs_tf.serving.hub_metadata import OTHER_LICENSE
@@ -62,6 +68,7 @@ def main(values: flags.FlagValues) -> None:
     folder = evaluated_run(values.run_dir)
     config = folder.read_config()
     train_images, test_images = load_data(config)
+    train_images, _ = hold_out_for_projections(config, train_images)
     preprocessing = build_preprocessing(config, train_images)
     embedder = build_best_embedder(config, folder.best_weights)
     float32_config = dataclasses.replace(config, precision="float32")

@@ -32,6 +32,7 @@ from profs_tf.runs.factory import (
     build_model,
     build_preprocessing,
     build_sampler,
+    hold_out_for_projections,
     load_data,
     sampling_rules,
 )
@@ -134,6 +135,8 @@ def build_run(
     if not resume:
         config = with_weights_file(config)
         config = with_frozen_batch_norm(config, None if initial_run is None else initial_run.read_config())
+    known_images = train_images
+    train_images, projection_images = hold_out_for_projections(config, known_images)
     check_ks(config.ks, test_images.num_candidates)
     preprocessing = build_preprocessing(config, train_images)
     # Draws the representatives of each projection of M steps, and the batches around them.
@@ -158,9 +161,15 @@ def build_run(
         cached(images, preprocessing, cache, config.cache_dir, progress=shown)
         for images in (train_images, test_images)
     )
+    if projection_images is not None:
+        projection_images = cached(projection_images, preprocessing, cache, config.cache_dir, progress=shown)
     features = None
     if config.train_layers == "head":
-        features = compute_features(config, embedder, train_images, test_images, preprocessing, shown)
+        # Of the classes that CCP holds out too: other methods then find them in --cache_dir.
+        known_images = train_images if projection_images is None else known_images
+        features = compute_features(config, embedder, known_images, test_images, preprocessing, shown)
+        if projection_images is not None:
+            features = features.held_out(train_images, projection_images)
     return TrainingRun(
         config,
         strategy,
@@ -173,6 +182,7 @@ def build_run(
         model,
         steps_per_epoch,
         progress,
+        projection_images,
         features,
     )
 

@@ -68,9 +68,8 @@ class ProfsCallback(tf.keras.callbacks.Callback):
                 type(self.model).__name__,
             )
         else:
-            lagged = schedule.steps_per_projection == 1
-            if self._proximal.lagged != lagged:
-                self._proximal.lagged = lagged
+            if self._set_up(self._proximal):
+                # An existing train function was traced without it.
                 self.model.make_train_function(force=True)
             self._proximal.in_use = True
         self._start_at(steps_taken_by(self.model))
@@ -121,6 +120,11 @@ class ProfsCallback(tf.keras.callbacks.Callback):
         """Takes over what `state` returned."""
         if self._link:
             self._link.restore(state)
+
+    def _set_up(self, proximal: ProximalTerm) -> bool:
+        """Sets how the anchors move; returns whether that is a change."""
+        before, proximal.lagged = proximal.lagged, self.sampler.schedule.steps_per_projection == 1
+        return proximal.lagged != before
 
     def _begins_projection(self) -> bool:
         """Returns whether the next step is the first of a projection."""

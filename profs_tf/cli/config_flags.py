@@ -23,6 +23,8 @@ _OF_PROJECTIONS = (*_OF_REPRESENTATIVES, "proximal_weight", "proximal_decay")
 _OF_MINING = ("hard_classes_per_seed", "mining_strategy")
 # Of effect in batches whose queries are representatives.
 _OF_QUERIES = ("representative_pairs",)
+# Methods with ordinary batches.
+_ORDINARY = ("baseline", "proximal", "ccp")
 MOST_NEEDED = "Most needed"
 _MOST_NEEDED = (
     "dataset",
@@ -39,6 +41,7 @@ _MOST_NEEDED = (
 _GROUP_BEGINS = {
     "dataset": "Data",
     "method": "Method (PROFS)",
+    "ccp_prototypes": "Method (CCP)",
     "xbm_size": "Cross-batch memory (XBM)",
     "backbone": "Network and its weights",
     "image_resize": "Images",
@@ -113,9 +116,11 @@ def unused(config: Config, given_values: dict[str, Any]) -> str:
     elif losses.loss_class(config.loss).has_prototypes:
         names, in_force = (*_OF_REPRESENTATIVES, *names), "; in force: steps_per_projection=1"
         setting += f" --loss={config.loss}"
-    if config.method in ("baseline", "proximal") or losses.loss_class(config.loss).has_prototypes:
+    if config.method == "ccp":
+        names, in_force = (*_OF_REPRESENTATIVES, "proximal_weight", *names), ""
+    if config.method in _ORDINARY or losses.loss_class(config.loss).has_prototypes:
         names = (*names, *_OF_REUSE)
-    if config.method in ("baseline", "proximal"):
+    if config.method in _ORDINARY:
         names = (*names, *_OF_QUERIES)
     elif "representative_pairs" not in losses.options(config.loss):
         names = (*names, *_OF_QUERIES)

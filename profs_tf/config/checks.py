@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from profs_tf.utils.option_fields import trained_backbone_layers
@@ -40,6 +41,7 @@ def check_combinations(config: Config) -> None:
         )
     _check_memory(config)
     _check_projections(config)
+    _check_ccp(config)
     _check_learning_rate(config)
     _check_head(config)
     _check_execution(config)
@@ -74,6 +76,40 @@ def _check_projections(config: Config) -> None:
             raise ValueError(
                 f"`{name}` must not be {getattr(config, name)} with `projection_end` plateau: {reason}."
             )
+
+
+def _check_ccp(config: Config) -> None:
+    """Rejects options of CCP without it, and what does not go with it."""
+    if config.method != "ccp":
+        for spec in dataclasses.fields(config):
+            value = getattr(config, spec.name)
+            if spec.name.startswith("ccp_") and value is not None:
+                raise ValueError(
+                    f"`{spec.name}` must be left out unless `method` is ccp, got {value} with "
+                    f"{config.method}."
+                )
+        return
+    options = config.ccp
+    if options.pool_size < options.prototypes:
+        raise ValueError(
+            f"`ccp_pool_size` must be >= `ccp_prototypes` = {options.prototypes}, got {options.pool_size}."
+        )
+    if options.validation_classes >= 1.0:
+        raise ValueError(f"`ccp_validation_classes` must be below 1, got {options.validation_classes}.")
+    if config.projection_end != "steps":
+        raise ValueError(
+            f"`projection_end` must be left out with `method` ccp, got {config.projection_end}: its "
+            "projections end on a plateau of validation, by `ccp_patience`."
+        )
+    if config.steps_per_execution != 1:
+        raise ValueError(
+            f"`steps_per_execution` must be 1 with `method` ccp, got {config.steps_per_execution}."
+        )
+    if config.xbm_size:
+        raise ValueError(
+            f"`xbm_size` must be 0 with `method` ccp, got {config.xbm_size}: its images are compared with "
+            "prototypes."
+        )
 
 
 def _check_learning_rate(config: Config) -> None:

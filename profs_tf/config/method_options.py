@@ -5,7 +5,7 @@ from typing import Optional
 
 from profs_tf.utils.option_fields import option
 
-METHODS = ("baseline", "proximal", "profs", "profs_hncm")
+METHODS = ("baseline", "proximal", "profs", "profs_hncm", "ccp")
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,9 @@ class MethodOptions:
     method: str = option(
         "profs",
         "profs: representatives, anchor weights and proximal penalty. profs_hncm: also hard negative class "
-        "mining. baseline: ordinary batches, no penalty. proximal: ordinary batches, and the penalty alone.",
+        "mining. baseline: ordinary batches, no penalty. proximal: ordinary batches, and the penalty alone. "
+        "ccp: the authors' later method; prototypes chosen among images, and projections that end on a "
+        "plateau of validation (docs/ccp.md).",
         choices=METHODS,
     )
     batch_size: int = option(128, "B, images in a batch; a multiple of --images_per_class.", minimum=1)
@@ -98,8 +100,3 @@ class MethodOptions:
     def mines_classes(self) -> bool:
         """Whether batches are mined (HNCM)."""
         return self.method == "profs_hncm"
-
-    @property
-    def effective_proximal_weight(self) -> float:
-        """lambda: 0 for the baseline."""
-        return 0.0 if self.method == "baseline" else self.proximal_weight

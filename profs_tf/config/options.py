@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
+from profs_tf.config.ccp_options import CcpOptions
 from profs_tf.config.checks import check_combinations
 from profs_tf.config.data_options import DataOptions
 from profs_tf.config.method_options import MethodOptions
@@ -12,10 +13,10 @@ from profs_tf.utils.option_fields import check_range, option, whole_numbers
 
 
 @dataclass(frozen=True)
-class Config(MethodOptions, DataOptions):
+class Config(CcpOptions, MethodOptions, DataOptions):
     """All options of a run. The defaults are the paper's (section 5.2); the help says what None means.
 
-    The fields of data and method come first, then those below.
+    The fields of data, method and CCP come first, then those below.
     """
 
     loss: str = option("margin", "Loss. Its own options are --LOSS_OPTION, such as --margin_boundary.")
@@ -222,6 +223,13 @@ class Config(MethodOptions, DataOptions):
             check_range(spec, getattr(self, spec.name))
         object.__setattr__(self, "ks", whole_numbers("ks", self.ks))
         check_combinations(self)
+
+    @property
+    def effective_proximal_weight(self) -> float:
+        """lambda: 0 for the baseline, CCP's own for CCP."""
+        if self.method == "ccp":
+            return self.ccp.proximal_weight
+        return 0.0 if self.method == "baseline" else self.proximal_weight
 
     @property
     def pretrained_weights(self) -> Optional[str]:

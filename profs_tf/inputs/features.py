@@ -7,7 +7,8 @@ View 0 is the image under the evaluation preprocessing, view 1, if any, the same
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
@@ -36,6 +37,18 @@ class FeatureList:
 
     def __len__(self) -> int:
         return self.features.shape[1]
+
+    def of_classes(self, class_names: Sequence[str]) -> FeatureList:
+        """Returns the features of some classes, in their present order, with the classes renumbered."""
+        numbers = np.full(len(self.class_names), -1, np.int64)
+        numbers[[self.class_names.index(name) for name in class_names]] = np.arange(len(class_names))
+        part = self.take(np.flatnonzero(numbers[self.labels] >= 0))
+        return dataclasses.replace(part, labels=numbers[part.labels], class_names=tuple(class_names))
+
+    def take(self, indices: np.ndarray) -> FeatureList:
+        """Returns the features at indices [M], in that order; classes keep their index and name."""
+        is_query = None if self.is_query is None else self.is_query[indices]
+        return FeatureList(self.features[:, indices], self.labels[indices], self.class_names, is_query)
 
     @property
     def num_candidates(self) -> int:

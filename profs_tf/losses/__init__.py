@@ -2,6 +2,7 @@
 
 from profs_tf.losses.base import MetricLoss as MetricLoss
 from profs_tf.losses.base import Option as Option
+from profs_tf.losses.chance_constrained import ChanceConstrainedLoss as ChanceConstrainedLoss
 from profs_tf.losses.cross_batch_memory import CrossBatchMemory as CrossBatchMemory
 from profs_tf.losses.registry import *  # noqa: F403
 

@@ -92,6 +92,11 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
         """The learning rate of the loss's own variables; None if it has none."""
         return self.learning_rate
 
+    @property
+    def variables_at_own_rate(self) -> list[tf.Variable]:
+        """The variables that learn at `variable_learning_rate`; others learn as the network does."""
+        return list(self.trainable_variables)
+
     def class_vectors(self) -> Optional[tf.Tensor]:
         """Returns one unit vector per class, float32 [L, D], computed from the prototypes; None without them.
 

@@ -118,8 +118,9 @@ class ProfsModel(SavedByKeras):
             self.proximal = ProximalTerm(self.embedder.trainable_variables, self._proximal_weight)
             self.stop_request = collectives.StopRequest() if collectives.is_multi_worker(strategy) else None
         inner = loss_scaling.inner_optimizer(self.optimizer)
-        if self._loss_variables() and hasattr(inner, "set_default_rate"):
-            inner.set_default_rate(self._loss_variables(), self.metric_loss.variable_learning_rate)
+        own_rate = self.metric_loss.variables_at_own_rate
+        if own_rate and hasattr(inner, "set_default_rate"):
+            inner.set_default_rate(own_rate, self.metric_loss.variable_learning_rate)
         if hasattr(self.optimizer, "build"):
             # Here, not at the first step: a checkpoint can then be checked for holding every moment.
             with strategy.scope():

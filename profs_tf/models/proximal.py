@@ -10,6 +10,7 @@ Equation 4.6 is the same penalty with the loss that the paper derives.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Optional, Union
 
+import numpy as np
 import tensorflow as tf
 
 from profs_tf.distribution.collectives import PER_REPLICA
@@ -76,6 +77,7 @@ class ProximalTerm(tf.Module):
         anchor_weights: One non-trainable variable for each variable of the embedder, same shape and dtype.
         projection_index: int64 scalar variable, k; -1 before the first projection starts.
         lagged: Whether the anchor is the weights before the previous step.
+        first_projection_pull: Whether projection 0 has a pull; if not, lambda is 0 in it.
         in_use: Whether the anchors are moved: by `swap`, or by a callback that follows a sampler.
     """
 
@@ -101,6 +103,7 @@ class ProximalTerm(tf.Module):
             -1, trainable=False, dtype=tf.int64, name="projection_index", **PER_REPLICA
         )
         self.lagged = False
+        self.first_projection_pull = True
         self.in_use = False
         self._swap = tf.function(self._assign_anchors, autograph=False)
 
@@ -112,8 +115,12 @@ class ProximalTerm(tf.Module):
     def weight_at(self, step: tf.Tensor) -> tf.Tensor:
         """Returns lambda for a step, float32 scalar."""
         if callable(self.proximal_weight):
-            return tf.cast(self.proximal_weight(step), tf.float32)
-        return tf.constant(self.proximal_weight, tf.float32)
+            weight = tf.cast(self.proximal_weight(step), tf.float32)
+        else:
+            weight = tf.constant(self.proximal_weight, tf.float32)
+        if self.first_projection_pull:
+            return weight
+        return tf.where(self.projection_index > 0, weight, tf.zeros_like(weight))
 
     def anchors_of(self, variables: Sequence[tf.Variable]) -> list[tf.Variable]:
         """Returns the anchor of each variable.
@@ -175,6 +182,17 @@ class ProximalTerm(tf.Module):
     def swap(self, projection_index: int) -> None:
         """Starts projection k: the anchors become the current weights; O(weights)."""
         self._swap()
+        self.projection_index.assign(projection_index)
+        self.in_use = True
+
+    def weights(self) -> list[np.ndarray]:
+        """Returns the current weights, one array for each anchor, for `swap_to`."""
+        return [variable.numpy() for variable in self._variables]
+
+    def swap_to(self, weights: Sequence[np.ndarray], projection_index: int) -> None:
+        """Starts projection k with other weights as the anchors; O(weights)."""
+        for anchor, value in zip(self.anchor_weights, weights):
+            anchor.assign(value)
         self.projection_index.assign(projection_index)
         self.in_use = True
 

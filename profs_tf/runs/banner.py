@@ -32,6 +32,9 @@ def banner(run: TrainingRun) -> str:
 
 def _projections(run: TrainingRun) -> str:
     steps = run.sampler.steps_per_projection
+    if run.projection_images is not None:
+        held_out = f"{run.projection_images.num_classes:,} training classes held out for it"
+        return f"projections that end on a plateau of MAP@R on {held_out}"
     if isinstance(run.sampler, PlateauBatchSampler):
         return f"projections that end on a plateau of the loss, after {steps} steps at the latest"
     return f"M = {steps} steps a projection"

@@ -17,6 +17,7 @@ from profs_tf.models.head import split_at_head
 from profs_tf.models.profs_model import ProfsModel
 from profs_tf.models.proximal import DelayedWeight, ProximalWeight
 from profs_tf.runs.fine_tuning import build_optimizer, frozen_batch_norm
+from profs_tf.runs.loss import build_loss, check_memory_is_used
 from profs_tf.sampling.batch_sampler import BatchSampler
 from profs_tf.sampling.hncm.sampler import MinedBatchSampler
 from profs_tf.sampling.hncm.selection import ClassMining
@@ -43,6 +44,20 @@ def load_data(config: Config) -> tuple[ImageList, ImageList]:
     if config.validation_classes is None:
         return train, test
     return datasets.hold_out_classes(train, config.validation_classes)
+
+
+def hold_out_for_projections(config: Config, train: ImageList) -> tuple[ImageList, Optional[ImageList]]:
+    """Returns the classes that train, and those held out to end projections: None unless with CCP.
+
+    Raises:
+        ValueError: If there are too few classes.
+    """
+    if config.method != "ccp":
+        return train, None
+    try:
+        return datasets.hold_out_classes(train, config.ccp.validation_classes)
+    except ValueError as error:
+        raise ValueError(str(error).replace("validation_classes", "ccp_validation_classes")) from error
 
 
 def _fraction_or_file(text: Optional[str]) -> Union[float, str, None]:
@@ -124,7 +139,10 @@ def sampling_rules(config: Config) -> SamplingRules:
             f"`images_per_class` must be >= 2 for the loss {config.loss}, got 1: a batch would have no "
             "positive pair."
         )
-    if loss.has_prototypes:
+    if config.method == "ccp" and not loss.takes_candidates:
+        known = ", ".join(name for name in losses.names() if losses.loss_class(name).takes_candidates)
+        raise ValueError(f"`loss` must be one of {known} with `method` ccp, got {config.loss}.")
+    if loss.has_prototypes or config.method == "ccp":
         return SamplingRules(1, "all")
     if config.method == "baseline":
         return SamplingRules(1, loss.baseline_queries)
@@ -154,37 +172,6 @@ def build_sampler(config: Config, image_list: ImageList) -> BatchSampler:
     if rules.ends_on_plateau:
         return PlateauBatchSampler(**common, patience=config.projection_patience or 2, lag=config.mining_lag)
     return BatchSampler(**common)
-
-
-def build_loss(config: Config, num_classes: int) -> losses.MetricLoss:
-    """Returns the loss, with its memory if it has one; options that follow from data and model are filled in.
-
-    Raises:
-        ValueError: If the loss or one of its options is unknown or out of range.
-    """
-    derived = {
-        "num_classes": num_classes,
-        "embedding_dim": config.embedding_dim,
-        "seed": config.seed,
-        "representative_pairs": config.representative_pairs,
-    }
-    known = losses.options(config.loss)
-    options = {name: value for name, value in derived.items() if name in known}
-    loss = losses.get(config.loss, **{**options, **config.loss_options})
-    if not config.xbm_size:
-        return loss
-    given = {"start_step": config.xbm_start_step, "weight": config.xbm_weight}
-    of_memory: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    return losses.CrossBatchMemory(loss, config.embedding_dim, config.xbm_size, **of_memory)
-
-
-def _check_memory_is_used(loss: losses.MetricLoss, num_steps: int) -> None:
-    """Raises ValueError if a run is over before its cross-batch memory is used."""
-    if isinstance(loss, losses.CrossBatchMemory) and loss.start_step >= num_steps:
-        raise ValueError(
-            f"`xbm_start_step` must be below the {num_steps} steps of the run, got {loss.start_step}: the "
-            "memory would never be used."
-        )
 
 
 @contextlib.contextmanager
@@ -244,7 +231,7 @@ def build_model(
     """
     loss = build_loss(config, num_classes)
     if steps_per_epoch is not None:
-        _check_memory_is_used(loss, config.epochs * steps_per_epoch)
+        check_memory_is_used(loss, config.epochs * steps_per_epoch)
     if embedder is None:
         embedder = build_embedder_for(config)
     if config.train_layers == "head":
@@ -263,7 +250,7 @@ def proximal_weight_of(config: Config, num_classes: int, steps_per_epoch: Option
         weight = tf.keras.optimizers.schedules.ExponentialDecay(
             weight, steps_per_epoch, config.proximal_decay, staircase=True
         )
-    if config.first_projection_pull:
+    if config.first_projection_pull or config.method == "ccp":
         return weight
     steps_per_projection = sampling_rules(config).steps_per_projection or derive_steps_per_projection(
         num_classes,

@@ -11,7 +11,7 @@ from profs_tf import backbones
 from profs_tf.callbacks.head_warm_up import HeadWarmUp
 from profs_tf.callbacks.plateau import PlateauSchedule
 from profs_tf.config import Config
-from profs_tf.losses import MetricLoss
+from profs_tf.losses import ChanceConstrainedLoss, MetricLoss
 from profs_tf.optimizers.head_adam import HeadAdam, head_adam
 
 # Evaluations without a better recall before a plateau lowers the rate.
@@ -78,6 +78,8 @@ def build_optimizer(
         beta_2=config.beta_2,
         weight_decay=config.weight_decay or None,
     )
+    if isinstance(loss, ChanceConstrainedLoss):
+        optimizer.set_multiplier([loss.prototypes], config.ccp.prototype_multiplier)
     if config.weight_decay:
         # Biases, and shift and scale of normalization, are vectors.
         vectors = [variable for variable in embedder.trainable_variables if variable.shape.rank < 2]

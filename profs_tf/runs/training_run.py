@@ -7,6 +7,7 @@ from typing import NamedTuple, Optional, Union
 
 import tensorflow as tf
 
+from profs_tf.callbacks.ccp import CcpCallback
 from profs_tf.callbacks.profs import ProfsCallback
 from profs_tf.callbacks.recall import RecallCallback
 from profs_tf.config import Config
@@ -31,6 +32,14 @@ class RunFeatures(NamedTuple):
 
     train: FeatureList
     test: FeatureList
+    projection: Optional[FeatureList] = None
+
+    def held_out(self, train_images: ImageList, projection_images: ImageList) -> RunFeatures:
+        """Returns the features with those of the training images parted as the images are."""
+        train, projection = (
+            self.train.of_classes(images.class_names) for images in (train_images, projection_images)
+        )
+        return RunFeatures(train, self.test, projection)
 
 
 @dataclass(frozen=True)
@@ -50,6 +59,7 @@ class TrainingRun:
         model: The compiled model: the embedder, or with `train_layers` head its head; loss, anchor weights.
         steps_per_epoch: Steps in an epoch.
         progress: What is shown while training.
+        projection_images: With CCP the training classes that are held out to end projections; None otherwise.
         features: With `train_layers` head what the model reads in place of images; None otherwise.
     """
 
@@ -64,6 +74,7 @@ class TrainingRun:
     model: ProfsModel
     steps_per_epoch: int
     progress: str
+    projection_images: Optional[ImageList] = None
     features: Optional[RunFeatures] = None
 
     @property
@@ -134,7 +145,7 @@ def build_callbacks(run: TrainingRun) -> RunCallbacks:
         whole_embedder=run.embedder,
     )
     log = RunLog(folder.log, events, run.sampler.batch_size, recall)
-    projections = ProfsCallback(run.sampler)
+    projections = _projections(run)
     warm_up, plateau = head_warm_up(config), plateau_schedule(config)
     stateful: dict[str, Stateful] = {"recall": recall, "projections": projections}
     if plateau is not None:
@@ -148,3 +159,24 @@ def build_callbacks(run: TrainingRun) -> RunCallbacks:
     )
     learning = tuple(callback for callback in (warm_up, plateau) if callback is not None)
     return RunCallbacks(projections, recall, log, board, checkpoint, learning)
+
+
+def _projections(run: TrainingRun) -> ProfsCallback:
+    """Returns the callback that begins projections."""
+    if run.projection_images is None:
+        return ProfsCallback(run.sampler)
+    config = run.config
+    inputs: tuple[Union[ImageList, FeatureList], ...] = run.train_images, run.projection_images
+    if run.features is not None and run.features.projection is not None:
+        inputs = run.features.train, run.features.projection
+    return CcpCallback(
+        run.sampler,
+        inputs[0],
+        inputs[1],
+        preprocessing=run.preprocessing,
+        pool_size=config.ccp.pool_size,
+        patience=config.ccp.patience,
+        every_epochs=config.evaluate_every,
+        batch_size=config.batch_size,
+        verbose=run.is_chief,
+    )

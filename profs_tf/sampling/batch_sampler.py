@@ -216,14 +216,14 @@ class BatchSampler:
     ) -> np.ndarray:
         """Returns the other images of each class, int64 [C, I-1]."""
         sizes = self.table.sizes[classes]
-        positions = _draw_without_replacement(random, np.maximum(sizes - 1, 1), self.images_per_class - 1)
+        positions = draw_without_replacement(random, np.maximum(sizes - 1, 1), self.images_per_class - 1)
         # Positions do not count the representative: step over it, unless it is the only image.
         representative_positions = self.table.position_in_class[batch_representatives]
         positions += (positions >= representative_positions[:, None]) & (sizes > 1)[:, None]
         return self.table.images_by_class[self.table.starts[classes][:, None] + positions]
 
 
-def _draw_without_replacement(random: np.random.Generator, population: np.ndarray, count: int) -> np.ndarray:
+def draw_without_replacement(random: np.random.Generator, population: np.ndarray, count: int) -> np.ndarray:
     """Draws `count` of the numbers 0 to population[c]-1 for each c; once all are drawn, it starts anew.
 
     Args:

@@ -9,6 +9,7 @@ CYCLE = 3
 VIEW = 4
 CLASS_ROUND = 5
 REPRESENTATIVE_VIEW = 6
+POOL = 7
 
 
 def generator(seed: int, purpose: int, index: int) -> np.random.Generator:

@@ -24,6 +24,7 @@ _HEAD_STARTS = {
 _METHODS = {
     "profs": "PROFS, alternating projections onto feasible sets (Can, Gürbüz, Alatan)",
     "profs_hncm": "PROFS with hard negative class mining (Can, Gürbüz, Alatan)",
+    "ccp": "CCP, chance-constrained programming (Gürbüz, Can, Alatan)",
     "proximal": "ordinary batches with the proximal penalty of PROFS",
     "baseline": "ordinary batches, no penalty",
 }
@@ -99,13 +100,16 @@ def _training(config: Config, trained: Trained, tested: str, num_shared: int) ->
     options = ", ".join(f"{name} = {value}" for name, value in trained.loss_options.items())
     by_loss = config.projection_end == "plateau" and trained.steps_per_projection > 1
     until_plateau = " at the latest, earlier on a plateau of the loss" if by_loss else ""
+    steps = f"{trained.steps_per_projection}{until_plateau}"
+    if config.method == "ccp":
+        steps = "until a plateau of MAP@R on training classes held out for it"
     rows = {
         "data": config.dataset,
         "training split": _split(trained.train_images),
         f"{tested} split": f"{_split(trained.test_images)}, {num_shared or 'none'} of which trained",
         "method": _METHODS[config.method],
         "loss": f"{config.loss} ({options})",
-        "steps a projection (M)": f"{trained.steps_per_projection}{until_plateau}",
+        "steps a projection (M)": steps,
         "proximal weight (lambda)": f"{config.effective_proximal_weight:g}",
         "batches": f"{config.batch_size} images, {config.images_per_class} of a class",
         "learning rate": f"{config.learning_rate:g}, of the head {config.head_multiplier:g} times as much",

@@ -13,7 +13,8 @@ from absl import flags
 from profs_tf import backbones, train
 from profs_tf.cli import config_flags
 from profs_tf.config import Config
-from profs_tf.runs.factory import build_loss, build_sampler
+from profs_tf.runs.factory import build_sampler
+from profs_tf.runs.loss import build_loss
 from profs_tf.runs.provenance import with_weights_file
 
 ROOT = Path(__file__).parents[2]

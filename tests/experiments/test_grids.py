@@ -15,7 +15,8 @@ sys.path.insert(0, str(ROOT / "tools"))
 from grid_runs.grid_file import read_grid  # noqa: E402
 
 from profs_tf import datasets  # noqa: E402
-from profs_tf.runs.factory import build_loss, build_sampler  # noqa: E402
+from profs_tf.runs.factory import build_sampler  # noqa: E402
+from profs_tf.runs.loss import build_loss  # noqa: E402
 
 GRIDS = sorted((ROOT / "experiments/grids").glob("*.yaml"))
 EMOJI = [path for path in GRIDS if path.stem.startswith("emoji")]

@@ -11,7 +11,8 @@ from profs_tf.backbones.base import Backbone
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.runs.checkpoint import RunCheckpoint
-from profs_tf.runs.factory import build_loss, build_model, in_precision, sampling_rules
+from profs_tf.runs.factory import build_model, in_precision, sampling_rules
+from profs_tf.runs.loss import build_loss
 from profs_tf.serving.saved_model import save_embedder
 
 SIDE, DIM, CLASSES, STEPS = 16, 8, 8, 12

@@ -10,13 +10,13 @@ from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.runs.factory import (
-    build_loss,
     build_preprocessing,
     build_sampler,
     load_data,
     proximal_weight_of,
     sampling_rules,
 )
+from profs_tf.runs.loss import build_loss
 from profs_tf.sampling.plateau.projections import PlateauRule
 from profs_tf.sampling.plateau.sampler import PlateauBatchSampler
 

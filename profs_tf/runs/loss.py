@@ -1,0 +1,48 @@
+"""From a `Config` to the loss of a run, with what the method and the memory make of it."""
+
+from typing import Any
+
+from profs_tf import losses
+from profs_tf.config import Config
+
+
+def build_loss(config: Config, num_classes: int) -> losses.MetricLoss:
+    """Returns the loss; with its memory if it has one, and with CCP its prototypes.
+
+    Options that follow from data and model are filled in.
+
+    Raises:
+        ValueError: If the loss or one of its options is unknown or out of range.
+    """
+    derived = {
+        "num_classes": num_classes,
+        "embedding_dim": config.embedding_dim,
+        "seed": config.seed,
+        "representative_pairs": config.representative_pairs,
+    }
+    known = losses.options(config.loss)
+    options = {name: value for name, value in derived.items() if name in known}
+    loss = losses.get(config.loss, **{**options, **config.loss_options})
+    if config.method == "ccp":
+        return losses.ChanceConstrainedLoss(
+            loss,
+            num_classes,
+            config.embedding_dim,
+            prototypes_per_class=config.ccp.prototypes,
+            ordinary_weight=config.ccp.ordinary_weight,
+            seed=config.seed,
+        )
+    if not config.xbm_size:
+        return loss
+    given = {"start_step": config.xbm_start_step, "weight": config.xbm_weight}
+    of_memory: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return losses.CrossBatchMemory(loss, config.embedding_dim, config.xbm_size, **of_memory)
+
+
+def check_memory_is_used(loss: losses.MetricLoss, num_steps: int) -> None:
+    """Raises ValueError if a run is over before its cross-batch memory is used."""
+    if isinstance(loss, losses.CrossBatchMemory) and loss.start_step >= num_steps:
+        raise ValueError(
+            f"`xbm_start_step` must be below the {num_steps} steps of the run, got {loss.start_step}: the "
+            "memory would never be used."
+        )
