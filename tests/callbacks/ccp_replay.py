@@ -1,7 +1,7 @@
 """CCP on a linear embedder in float64: the whole procedure again, in NumPy and plain loops.
 
-The embedder is E = z / ||z||, z = W x. Prototypes are compared at unit length. The loss is the contrastive loss
-of all pairs: against prototypes, plus a part of that within the batch.
+The embedder is E = z / ||z||, z = W x. Prototypes are compared at unit length. The loss is the contrastive
+loss of all pairs: against prototypes, plus a part of that within the batch.
 """
 
 import numpy as np

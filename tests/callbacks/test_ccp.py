@@ -1,7 +1,6 @@
 """CCP as a callback of `fit`: replayed in NumPy, resumed, and what does not go together."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 import profs_tf as profs

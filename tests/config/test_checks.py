@@ -54,6 +54,30 @@ from profs_tf.config import Config
             {"projection_patience": 3},
             "`projection_patience` must be left out unless `projection_end` is plateau, got 3 with steps",
         ),
+        (
+            {"ccp_patience": 2},
+            "`ccp_patience` must be left out unless `method` is ccp, got 2 with profs",
+        ),
+        (
+            {"method": "ccp", "ccp_pool_size": 4},
+            "`ccp_pool_size` must be >= `ccp_prototypes` = 8, got 4",
+        ),
+        (
+            {"method": "ccp", "ccp_validation_classes": 1.0},
+            "`ccp_validation_classes` must be below 1, got 1.0",
+        ),
+        (
+            {"method": "ccp", "projection_end": "plateau"},
+            "`projection_end` must be left out with `method` ccp, got plateau: its projections end on",
+        ),
+        (
+            {"method": "ccp", "steps_per_execution": 2},
+            "`steps_per_execution` must be 1 with `method` ccp, got 2",
+        ),
+        (
+            {"method": "ccp", "xbm_size": 2},
+            "`xbm_size` must be 0 with `method` ccp, got 2: its images are compared with prototypes",
+        ),
     ],
 )
 def test_contradictions_are_refused(values, message):

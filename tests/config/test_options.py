@@ -38,7 +38,10 @@ def test_is_frozen():
         ({"learning_rate": 0.0}, "`learning_rate` must be > 0.0, got 0.0"),
         ({"beta_2": 1.0}, "`beta_2` must be below 1, got 1.0"),
         ({"batch_size": 127}, "`batch_size` must be a multiple of `images_per_class` = 2, got 127"),
-        ({"method": "prof"}, "`method` must be one of baseline, proximal, profs, profs_hncm, got 'prof'"),
+        (
+            {"method": "prof"},
+            "`method` must be one of baseline, proximal, profs, profs_hncm, ccp, got 'prof'",
+        ),
         ({"clustering": "x"}, "`clustering` must be one of never, best, every_epoch, got 'x'"),
         ({"ks": (1, 0)}, r"`ks` must be whole numbers >= 1, got \[1, 0\]"),
         ({"ks": ()}, r"`ks` must be whole numbers >= 1, got \[\]"),
