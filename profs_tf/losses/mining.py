@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from profs_tf.losses.batch import EmbeddingBatch
 from profs_tf.losses.content_random import pair_uniforms
-from profs_tf.losses.ops import flat_indices, searchsorted_right
+from profs_tf.losses.ops import flat_indices, kth_smallest, searchsorted_right
 
 CUTOFF = 0.5
 """Distance-weighted mining treats closer negatives as at this distance: their gradients are mostly noise."""
@@ -24,19 +24,17 @@ def closest_weights(distances: tf.Tensor, candidates: tf.Tensor, counts: tf.Tens
     Hence the choice does not depend on the order of the columns.
 
     Args:
-        distances: [R, N], any increasing function of the distance.
+        distances: [R, N], or squared ones.
         candidates: [R, N] bool.
         counts: [R] int32, how many to choose; all candidates if there are fewer.
 
     Returns:
         [R, N] weights in [0, 1], dtype of ``distances``; the sum of row r is min(counts[r], candidates in r).
-        Cost: O(R N log N).
+        Cost: that of `kth_smallest`.
     """
     infinity = tf.constant(float("inf"), distances.dtype)
-    sorted_distances = tf.sort(tf.where(candidates, distances, infinity), axis=1)
     num_chosen = tf.minimum(counts, _count(candidates))[:, tf.newaxis]
-    is_last = tf.range(tf.shape(distances)[1])[tf.newaxis, :] == num_chosen - 1
-    threshold = tf.reduce_max(tf.where(is_last, sorted_distances, -infinity), axis=1, keepdims=True)
+    threshold = kth_smallest(tf.where(candidates, distances, infinity), num_chosen)
     closer = tf.logical_and(candidates, distances < threshold)
     tied = tf.logical_and(candidates, tf.equal(distances, threshold))
     remaining = tf.cast(num_chosen - _count(closer)[:, tf.newaxis], distances.dtype)

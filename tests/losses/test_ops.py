@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from profs_tf.losses.ops import (
     gather_in_rows,
+    kth_smallest,
     log_add_exp,
     masked_log_sum_exp,
     masked_mean,
@@ -114,3 +115,17 @@ def test_searchsorted_right_agrees_compiled(jit_compile):
     compiled = tf.function(searchsorted_right, autograph=False, jit_compile=jit_compile)
     expected = [np.searchsorted(row, value, side="right") for row, value in zip(sorted_rows, values_to_find)]
     np.testing.assert_array_equal(compiled(sorted_rows, values_to_find), expected)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_long_rows_have_the_ranks_of_sorted_ones(jit_compile):
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(0.0, 4.0, [6, 5000]).astype(np.float32)
+    rows[:, ::5], rows[:, 1::7], rows[4], rows[5, :2500] = np.inf, 0.0, 1.5, np.nextafter(np.float32(2), 3)
+    find = tf.function(kth_smallest, autograph=False, jit_compile=jit_compile)
+    for ranks in rng.integers(1, 5001, [5, 6, 1]):
+        expected = np.take_along_axis(np.sort(rows, axis=1), ranks - 1, axis=1)
+        found = find(tf.constant(rows), tf.constant(ranks, tf.int32))
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(kth_smallest(rows.astype(np.float64), ranks), expected)
+    assert np.all(find(tf.constant(rows), tf.zeros([6, 1], tf.int32)) == -np.inf)
