@@ -1,5 +1,7 @@
 """Class mining from what a loss holds for each class: proxies and centers after step t - lag, exactly."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,18 +11,26 @@ from profs_tf.datasets.image_list import ImageList
 from profs_tf.runs.checkpoint import RunCheckpoint
 from profs_tf.sampling.hncm.sampler import MinedBatchSampler
 from profs_tf.sampling.hncm.selection import ClassMining
+from tests.losses.loss_cases import WITH_PROXIES
 
 NUM_CLASSES, DIM, LAG, STEPS = 24, 8, 3, 40
 PIXELS = np.random.default_rng(0).integers(0, 256, (NUM_CLASSES * 3, 6, 6, 3)).astype(np.uint8)
 DATA = ImageList.from_labels(PIXELS, np.repeat(np.arange(NUM_CLASSES), 3))
 PLAIN = profs.Preprocessing(resize=6, crop=6, mirror=False)
 LOSSES = {
-    "proxy_nca": lambda: profs.losses.ProxyNCALoss(NUM_CLASSES, DIM, learning_rate=0.1),
+    **{
+        name: functools.partial(
+            profs.losses.get, name, num_classes=NUM_CLASSES, embedding_dim=DIM, learning_rate=0.1
+        )
+        for name in WITH_PROXIES
+    },
     "soft_triple": lambda: profs.losses.SoftTripleLoss(NUM_CLASSES, DIM, 3, learning_rate=0.1),
 }
+# They give their proxies as Proxy-NCA does.
+ALIKE = WITH_PROXIES[1:]
 # Per loss, from its variable to the classes' vectors, as the documentation says.
 VECTORS = {
-    "proxy_nca": lambda loss: unit(loss.proxies.numpy().astype(np.float64)),
+    **dict.fromkeys(WITH_PROXIES, lambda loss: unit(loss.proxies.numpy().astype(np.float64))),
     "soft_triple": lambda loss: unit(np.mean(unit(loss.centers.numpy().astype(np.float64)), axis=1)),
 }
 
@@ -89,7 +99,10 @@ def whole_state(model):
     ]
 
 
-@pytest.fixture(scope="module", params=LOSSES)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[pytest.mark.slow] if name in ALIKE else []) for name in LOSSES],
+)
 def whole_run(request):
     model, sampler = make_model(LOSSES[request.param]()), RecordingSampler()
     records = VectorRecords(request.param)

@@ -25,6 +25,11 @@ RUNS = {
         "centers",
         lambda: losses.SoftTripleLoss(6, 16, seed=0).centers,
     ),
+    "mined_proxy_anchor": (
+        ("--loss=proxy_anchor", *MINED),
+        "proxies",
+        lambda: losses.ProxyAnchorLoss(6, 16, seed=0).proxies,
+    ),
     "proxy_nca": (("--loss=proxy_nca",), "proxies", lambda: losses.ProxyNCALoss(6, 16, seed=0).proxies),
     "margin": (("--loss=margin",), "boundary", lambda: losses.MarginLoss().boundary),
     "fine_tuned": (
@@ -94,6 +99,7 @@ def assert_equal_to_never_killed(name, seed, never_killed, train_arguments, tmp_
         *(("mined", seed) for seed in range(5)),
         ("mined_proxies", 0),
         ("mined_proxies", 1),
+        ("mined_proxy_anchor", 0),
         ("soft_triple", 0),
         ("soft_triple", 1),
         ("proxy_nca", 0),

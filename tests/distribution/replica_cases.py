@@ -28,9 +28,11 @@ RANDOM = np.random.default_rng(0)
 PIXELS = RANDOM.integers(0, 256, (4 * CLASSES + 3, SIDE, SIDE, 3), np.uint8)
 DATA = ImageList.from_labels(PIXELS, [*np.repeat(np.arange(CLASSES), 4), 0, 1, 2])
 PREPROCESSING = profs.Preprocessing(resize=SIDE, crop=SIDE, shift=1)
+WITH_PROXIES = ("proxy_anchor", "norm_softmax", "cos_face", "arc_face")
 OWN_OPTIONS = {
     "margin": {"boundary_per_class": True, "num_classes": CLASSES},
     "soft_triple": {"num_classes": CLASSES, "embedding_dim": DIM, "centers_per_class": 3},
+    **{name: {"num_classes": CLASSES, "embedding_dim": DIM} for name in WITH_PROXIES},
 }
 
 
@@ -124,7 +126,7 @@ def run_case(case, strategy):
         model = profs.ProfsModel(embedder, WEIGHT)
         model.compile(profs.head_adam(embedder, RATE, epsilon=2.0**-10), loss)
     sampler_class = MinedBatchSampler if method == "hncm" else profs.BatchSampler
-    lagged = loss_name == "soft_triple"
+    lagged = loss.has_prototypes
     sampler = sampler_class(DATA.labels, 8, 2, seed=1, steps_per_projection=1 if lagged else 6)
     recorder = Recorder()
     model.fit(

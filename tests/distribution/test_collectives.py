@@ -14,10 +14,13 @@ from tests.helpers.worker_processes import tf_configs
 
 SCRIPT = Path(__file__).with_name("replica_cases.py")
 FEW = ("margin-hncm-sync-float64",)
-CLASS_VECTORS = "soft_triple-profs-frozen-float64"
+CLASS_VECTORS = (
+    "soft_triple-profs-frozen-float64",
+    *(f"{loss}-hncm-frozen-float64" for loss in ("proxy_anchor", "norm_softmax", "cos_face", "arc_face")),
+)
 ALL = tuple(
     f"{loss}-{method}-{batch_norm}-{dtype}"
-    for loss in ("contrastive", "margin", "lifted_structure", "multi_similarity", "n_pair")
+    for loss in ("contrastive", "margin", "lifted_structure", "multi_similarity", "n_pair", "sup_con")
     for method in ("profs", "hncm")
     for batch_norm, dtype in (("sync", "float64"), ("frozen", "float32"))
 )
@@ -60,7 +63,7 @@ def few(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def every(tmp_path_factory):
-    return run_all_ways((*ALL, CLASS_VECTORS, EACH_ITS_OWN, HALF), tmp_path_factory.mktemp("every"))
+    return run_all_ways((*ALL, *CLASS_VECTORS, EACH_ITS_OWN, HALF), tmp_path_factory.mktemp("every"))
 
 
 def assert_same(results, case):
@@ -86,7 +89,7 @@ def test_replicas_compute_what_one_device_does(case, few):
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("case", [*ALL, CLASS_VECTORS])
+@pytest.mark.parametrize("case", [*ALL, *CLASS_VECTORS])
 def test_every_loss_on_replicas_is_that_of_one_device(case, every):
     assert_same(every, case)
 
