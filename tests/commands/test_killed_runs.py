@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from profs_tf import losses
 from tests.commands.run_commands import MINED, STEPS_PER_EPOCH, run_command
@@ -32,6 +33,11 @@ RUNS = {
     ),
     "proxy_nca": (("--loss=proxy_nca",), "proxies", lambda: losses.ProxyNCALoss(6, 16, seed=0).proxies),
     "margin": (("--loss=margin",), "boundary", lambda: losses.MarginLoss().boundary),
+    "memory": (
+        ("--loss=margin", "--xbm_size=50", "--xbm_start_step=3", *MINED),
+        "stored_embeddings",
+        lambda: tf.zeros([50, 16]),
+    ),
     "fine_tuned": (
         (
             "--warmup_epochs=1",
@@ -104,6 +110,7 @@ def assert_equal_to_never_killed(name, seed, never_killed, train_arguments, tmp_
         ("soft_triple", 1),
         ("proxy_nca", 0),
         ("margin", 0),
+        ("memory", 0),
         ("fine_tuned", 0),
         ("fine_tuned", 1),
     ],

@@ -50,6 +50,7 @@ from profs_tf.config import Config
             {"projection_end": "plateau", "first_projection_pull": False},
             r"`first_projection_pull` must not be False with `projection_end` plateau: .* not known",
         ),
+        ({"xbm_weight": 0.5}, r"`xbm_weight` must be left out unless `xbm_size` is > 0, got 0\.5\."),
         (
             {"projection_patience": 3},
             "`projection_patience` must be left out unless `projection_end` is plateau, got 3 with steps",

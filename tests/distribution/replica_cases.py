@@ -2,8 +2,8 @@
 
   python replica_cases.py none|mirrored|multi_worker OUTPUT.npz CASE...
 
-A case is LOSS-METHOD-BATCH_NORM-DTYPE, such as margin-profs-sync-float64. With float64 only what is wrong
-differs between one replica and several; float32 is how it is used.
+A case is LOSS-METHOD-BATCH_NORM-DTYPE, such as margin-profs-sync-float64; LOSS may be margin+memory. With
+float64 only what is wrong differs between one replica and several; float32 is how it is used.
 """
 
 import os
@@ -118,10 +118,16 @@ def steps_in_a_loaded_file(strategy, path):
     return loaded.steps_taken
 
 
+def make_loss(name):
+    loss_name, _, with_memory = name.partition("+")
+    loss = get_loss(loss_name, **OWN_OPTIONS.get(loss_name, {}))
+    return profs.losses.CrossBatchMemory(loss, DIM, size=21, start_step=3) if with_memory else loss
+
+
 def run_case(case, strategy):
     loss_name, method, batch_norm, dtype = case.split("-")
     with strategy.scope(), in_precision(dtype if dtype.startswith("mixed") else "float32"):
-        loss = get_loss(loss_name, **OWN_OPTIONS.get(loss_name, {}))
+        loss = make_loss(loss_name)
         embedder = make_embedder(batch_norm, dtype, loss.normalized_embeddings)
         model = profs.ProfsModel(embedder, WEIGHT)
         model.compile(profs.head_adam(embedder, RATE, epsilon=2.0**-10), loss)
@@ -146,7 +152,7 @@ def run_case(case, strategy):
         "weight": embedder.trainable_variables,
         "statistic": embedder.non_trainable_variables,
         "anchor": model.proximal.anchor_weights,
-        "own": loss.trainable_variables,
+        "own": loss.variables,
         "scale": [getattr(model.optimizer, "loss_scale", tf.zeros([]))],
         "moment": [v for v in model.optimizer.variables if v.dtype.is_floating and "/" in v.name],
     }

@@ -13,7 +13,7 @@ from tests.helpers.forked_process import ForkedProcess
 from tests.helpers.worker_processes import tf_configs
 
 SCRIPT = Path(__file__).with_name("replica_cases.py")
-FEW = ("margin-hncm-sync-float64",)
+FEW = ("margin+memory-hncm-sync-float64",)
 CLASS_VECTORS = (
     "soft_triple-profs-frozen-float64",
     *(f"{loss}-hncm-frozen-float64" for loss in ("proxy_anchor", "norm_softmax", "cos_face", "arc_face")),

@@ -20,6 +20,7 @@ from tests.losses.loss_reference import lifted_structure as of_lifted_structure
 from tests.losses.loss_reference import margin as of_margin
 from tests.losses.loss_reference import multi_similarity as of_multi_similarity
 from tests.losses.loss_reference import triplet as of_triplet
+from tests.models import tiny
 
 SIZE, WEIGHT, START = 11, 0.5, 1
 BOUNDARY = float(np.float32(1.2))
@@ -234,6 +235,33 @@ def test_a_stock_keras_model_evaluates_and_cannot_train():
         ValueError, match="a stock Keras model, which does not tell its loss whether it trains"
     ):
         model.fit(E, y, sample_weight=mask, verbose=0)
+
+
+def fitted(steps_per_execution=1, epochs=(1,), checkpoint=None):
+    """Trains for epochs of 6 steps of 6 images; with a checkpoint, in a new model after each epoch."""
+    for number in epochs:
+        loss = losses.CrossBatchMemory(losses.MarginLoss(), tiny.DIM, size=21, start_step=2)
+        model = tiny.make_model(loss=loss, steps_per_execution=steps_per_execution)
+        if checkpoint is not None and number > 1:
+            model.load_weights(checkpoint).assert_consumed()
+        sampler = tiny.make_sampler()
+        begin = number - 1 if checkpoint else 0
+        tiny.fit(model, sampler, epochs=number, initial_epoch=begin, steps_per_epoch=6)
+        if checkpoint is not None:
+            model.save_weights(checkpoint)
+    return model
+
+
+def test_training_fills_the_memory_and_resumes_with_it(tmp_path):
+    model = fitted(epochs=(2,))
+    memory, sampler = model.metric_loss, tiny.make_sampler()
+    drawn = np.concatenate([sampler.batch(step).labels for step in range(12)])
+    np.testing.assert_array_equal(memory.stored_labels, drawn[-21:])
+    assert (int(memory.num_stored), int(memory.steps)) == (21, 12)
+    tiny.assert_same_state(model, fitted(epochs=(1, 2), checkpoint=str(tmp_path / "checkpoint")))
+    tiny.assert_same_state(model, fitted(epochs=(2,), steps_per_execution=3))
+    model.evaluate(tiny.PIXELS[:6].astype(np.float32), drawn[:6], verbose=0)
+    np.testing.assert_array_equal(memory.stored_labels, drawn[-21:])
 
 
 def test_config_makes_an_equal_loss():

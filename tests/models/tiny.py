@@ -52,7 +52,7 @@ def fit(model, sampler, callbacks=(), epochs=1, data=None, **options):
 def state(model):
     """Everything that training goes on from, as arrays."""
     variables = [*model.embedder.variables, *model.proximal.anchor_weights, model.proximal.projection_index]
-    variables += [*model.metric_loss.trainable_variables, *model.optimizer.variables, model.step]
+    variables += [*model.metric_loss.variables, *model.optimizer.variables, model.step]
     return [variable.numpy() for variable in variables]
 
 

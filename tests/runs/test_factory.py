@@ -16,7 +16,7 @@ from profs_tf.runs.factory import (
     proximal_weight_of,
     sampling_rules,
 )
-from profs_tf.runs.loss import build_loss
+from profs_tf.runs.loss import build_loss, check_memory_is_used
 from profs_tf.sampling.plateau.projections import PlateauRule
 from profs_tf.sampling.plateau.sampler import PlateauBatchSampler
 
@@ -131,6 +131,22 @@ def test_one_image_of_a_class_is_refused_unless_the_loss_has_prototypes():
 def test_pairs_of_two_representatives_are_left_out_of_losses_that_have_them(loss):
     built = build_loss(Config(loss=loss, representative_pairs=False), num_classes=3)
     assert built.representative_pairs == (loss != "margin")
+
+
+def test_a_memory_is_built_around_losses_of_pairs_and_must_be_used():
+    config = Config(loss="contrastive", xbm_size=32, xbm_weight=0.5, embedding_dim=4)
+    built = build_loss(config, num_classes=3).get_config()
+    assert built["loss"]["class_name"] == "ContrastiveLoss"
+    chosen = {name: built[name] for name in ("embedding_dim", "size", "start_step", "weight")}
+    assert chosen == {"embedding_dim": 4, "size": 32, "start_step": 1000, "weight": 0.5}
+    for loss in ("n_pair", "proxy_nca"):
+        with pytest.raises(ValueError, match=f"`loss` must be one of contrastive, .*memory, got {loss}"):
+            sampling_rules(Config(loss=loss, xbm_size=32))
+    check_memory_is_used(build_loss(config, 3), 1001)
+    with pytest.raises(
+        ValueError, match="`xbm_start_step` must be below the 1000 steps of the run, got 1000"
+    ):
+        check_memory_is_used(build_loss(config, 3), 1000)
 
 
 @pytest.mark.parametrize(
