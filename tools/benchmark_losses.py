@@ -4,9 +4,10 @@
     python tools/benchmark_losses.py --num_classes=11318 --repeats=5     # centers and proxies of SOP
 
 Compares each loss on B=128 embeddings of D=512 dimensions, two images per class, with the forward and
-backward pass of the backbone on 32 images, a quarter of a batch: the ratios are upper bounds. Each is a
-tf.function. Measurements alternate, so that other load on the machine affects all of them. Prints median
-times and ratios, and exits with status 1 if a ratio exceeds --target.
+backward pass of the backbone on 32 images, a quarter of a batch: the ratios are upper bounds. A cross-batch
+memory of 8,192 embeddings is measured with 32 images on both sides. Each is a tf.function. Measurements
+alternate, so that other load on the machine affects all of them. Prints median times and ratios, and exits
+with status 1 if a ratio exceeds --target.
 """
 
 import argparse
@@ -28,6 +29,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--batch_size", type=int, default=128, help="B of the losses (default: 128)")
     parser.add_argument("--embedding_dim", type=int, default=512, help="D (default: 512)")
     parser.add_argument("--num_classes", type=int, default=100, help="with centers or proxies (default: 100)")
+    parser.add_argument("--memory", type=int, default=8192, help="embeddings it holds (default: 8192)")
     parser.add_argument("--backbone", default="inception_v1", help="(default: inception_v1)")
     parser.add_argument("--images", type=int, default=32, help="batch of the backbone (default: 32)")
     parser.add_argument("--image_size", type=int, default=224, help="side in pixels (default: 224)")
@@ -53,19 +55,33 @@ def every_loss(num_classes: int, embedding_dim: int) -> dict:
     return found
 
 
-def loss_step(loss, arguments, is_query):
-    """Returns a function that computes the loss and its gradients once."""
-    random = np.random.default_rng(0)
-    size = arguments.batch_size
+def full_memory(size: int, num_classes: int, embedding_dim: int):
+    """Returns the contrastive loss with a memory that is full and in use."""
+    random = np.random.default_rng(1)
+    loss = profs.losses.CrossBatchMemory(profs.losses.ContrastiveLoss(), embedding_dim, size, start_step=0)
+    loss.stored_embeddings.assign(unit_rows(random, size, embedding_dim))
+    loss.stored_labels.assign(random.integers(0, num_classes, size))
+    loss.num_stored.assign(size)
+    return loss
+
+
+def unit_rows(random: np.random.Generator, size: int, embedding_dim: int) -> np.ndarray:
+    """Returns random embeddings of unit length, [size, embedding_dim]."""
+    embeddings = random.normal(size=[size, embedding_dim])
+    return embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
+
+
+def loss_step(loss, size: int, arguments, masked: bool):
+    """Returns a function that computes the loss of a batch and its gradients once."""
     labels = tf.constant(np.arange(size) // 2 % arguments.num_classes)
-    embeddings = random.normal(size=[size, arguments.embedding_dim])
-    embeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)
+    embeddings = unit_rows(np.random.default_rng(0), size, arguments.embedding_dim)
+    is_query = tf.constant(np.arange(size) % 2 == 0) if masked else None
 
     @tf.function(autograph=False)
     def step(embeddings, is_query):
         with tf.GradientTape() as tape:
             tape.watch(embeddings)
-            value = loss(labels, embeddings, is_query)
+            value = loss.training_step(labels, embeddings, is_query)
         return value, tape.gradient(value, [embeddings, *loss.trainable_variables])
 
     embeddings = tf.constant(embeddings, tf.float32)
@@ -112,11 +128,13 @@ def main() -> None:
     arguments = parse_arguments()
     # Each loss has two functions, each traced once; TensorFlow warns of retracing nevertheless.
     tf.get_logger().setLevel("ERROR")
-    is_representative = tf.constant(np.arange(arguments.batch_size) % 2 == 0)
+    sizes = arguments.num_classes, arguments.embedding_dim
+    rows = [(name, loss, arguments.batch_size) for name, loss in every_loss(*sizes).items()]
+    rows.append(("contrastive hard, memory", full_memory(arguments.memory, *sizes), arguments.images))
     steps = {"backbone": backbone_step(arguments)}
-    for name, loss in every_loss(arguments.num_classes, arguments.embedding_dim).items():
-        steps[name] = loss_step(loss, arguments, None)
-        steps[name + ", PROFS"] = loss_step(loss, arguments, is_representative)
+    for name, loss, size in rows:
+        steps[name] = loss_step(loss, size, arguments, masked=False)
+        steps[name + ", PROFS"] = loss_step(loss, size, arguments, masked=True)
     times = measure(steps, arguments.repeats)
     backbone = statistics.median(times.pop("backbone"))
     print(f"{arguments.backbone}, {arguments.images} images: {1e3 * backbone:.0f} ms")

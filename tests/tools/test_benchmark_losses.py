@@ -7,7 +7,7 @@ from tests.helpers.forked_process import run_forked
 TOOL = Path(__file__).parents[2] / "tools" / "benchmark_losses.py"
 SMALL = [
     *("--backbone=conv4", "--images=2", "--image_size=32"),
-    *("--batch_size=8", "--embedding_dim=4", "--num_classes=4", "--repeats=1"),
+    *("--batch_size=8", "--embedding_dim=4", "--num_classes=4", "--repeats=1", "--memory=16"),
 ]
 
 
@@ -18,7 +18,13 @@ def test_prints_every_loss_and_tells_by_its_status(target, status):
     assert result.returncode == status, result.stderr
     lines = result.stdout.splitlines()
     assert lines[0].startswith("conv4, 2 images: ")
-    assert len(lines) == 1 + 2 * 16
-    for name in ("contrastive hard", "triplet semi_hard", "margin distance_weighted, PROFS", "proxy_nca"):
+    assert len(lines) == 1 + 2 * 17
+    for name in (
+        "contrastive hard",
+        "triplet semi_hard",
+        "margin distance_weighted, PROFS",
+        "proxy_nca",
+        "contrastive hard, memory",
+    ):
         assert any(line.startswith(name) and line.endswith("%") for line in lines)
     assert ("Above 0.0%" in result.stderr) == bool(status)
