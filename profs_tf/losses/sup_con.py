@@ -32,6 +32,8 @@ class SupConLoss(MetricLoss):
         name: Name of the loss.
     """
 
+    takes_candidates = True
+
     def __init__(
         self, temperature: float = 0.1, representative_pairs: bool = True, name: Optional[str] = None
     ):
@@ -39,7 +41,7 @@ class SupConLoss(MetricLoss):
         self.temperature = check_finite_above("temperature", temperature, 0.0)
 
     def _batch_loss(self, batch: EmbeddingBatch) -> tf.Tensor:
-        logits = similarity_matrix(batch.embeddings) / self.temperature
+        logits = similarity_matrix(batch.embeddings, batch.candidate_embeddings) / self.temperature
         positives, negatives = query_pairs(batch)
         log_sums = masked_log_sum_exp(logits, tf.logical_or(positives, negatives))
         counts = tf.reduce_sum(tf.cast(positives, logits.dtype), axis=1)

@@ -19,6 +19,7 @@ from tests.losses.loss_reference import contrastive as of_contrastive
 from tests.losses.loss_reference import lifted_structure as of_lifted_structure
 from tests.losses.loss_reference import margin as of_margin
 from tests.losses.loss_reference import multi_similarity as of_multi_similarity
+from tests.losses.loss_reference import sup_con as of_sup_con
 from tests.losses.loss_reference import triplet as of_triplet
 from tests.models import tiny
 
@@ -92,12 +93,24 @@ def multi_similarity(E, y, q, M, labels):
     return mean(terms)
 
 
+def sup_con(E, y, q, M, labels):
+    s, (positives, negatives) = similarities(E, M), pairs_with(y, q, labels)
+    terms = []
+    for i in range(len(y)):
+        own = [10.0 * s[a][b] for a, b in positives if a == i]
+        others = [10.0 * s[a][b] for a, b in negatives if a == i]
+        if own:
+            terms.append(log_sum_exp(own + others) - mean(own))
+    return mean(terms)
+
+
 # Name -> the loss of a batch, and that of its queries and the memory.
 REFERENCES = {
     "contrastive": (of_contrastive, contrastive),
     "lifted_structure": (of_lifted_structure, lifted_structure),
     "margin": (lambda E, y, q: of_margin(E, y, q, dict.fromkeys(y, BOUNDARY)), margin),
     "multi_similarity": (of_multi_similarity, multi_similarity),
+    "sup_con": (of_sup_con, sup_con),
     "triplet": (of_triplet, triplet),
 }
 
