@@ -12,16 +12,28 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
+from grid_report.data import PARTIAL_VARIANTS  # noqa: E402
 from grid_runs.grid_file import read_grid  # noqa: E402
 
 from profs_tf import datasets  # noqa: E402
+from profs_tf.config import Config  # noqa: E402
 from profs_tf.runs.factory import build_sampler  # noqa: E402
 from profs_tf.runs.loss import build_loss  # noqa: E402
 
 GRIDS = sorted((ROOT / "experiments/grids").glob("*.yaml"))
+CARS_PART = [path for path in GRIDS if path.stem.startswith("cars_part")]
 EMOJI = [path for path in GRIDS if path.stem.startswith("emoji")]
 # Grids by which values are chosen.
-CHOOSING = ("emoji_ablations", "emoji_margins", "emoji_pull", "emoji_regimes", "emoji_tuning")
+FORMS = ("cars_part_forms", "emoji_margins")
+CHOOSING = (
+    "cars_part_forms",
+    "cars_part_tuning",
+    "emoji_ablations",
+    "emoji_margins",
+    "emoji_pull",
+    "emoji_regimes",
+    "emoji_tuning",
+)
 LOSSES = {
     "contrastive",
     "triplet",
@@ -53,6 +65,11 @@ def configs_of(name):
 
 def test_there_is_a_grid_for_the_tables_and_for_each_figure():
     names = [
+        "cars_part_forms",
+        "cars_part_head",
+        "cars_part_proximal",
+        "cars_part_steps",
+        "cars_part_tuning",
         "emoji_ablations",
         "emoji_margins",
         "emoji_plain",
@@ -83,7 +100,12 @@ def test_rows_are_those_of_the_paper_that_their_flag_files_name(path):
     for run in configs_in(path):
         file = next(flag for flag in run.flags if "/losses/" in flag).partition("=")[2]
         method = run.method
-        if path.stem == "emoji_margins":
+        part = run.row.rpartition("_")[2]
+        if part in PARTIAL_VARIANTS:
+            assert run.row == f"{Path(file).stem}_{part}"
+            assert run.method.endswith(f"-{part}")
+            continue
+        if path.stem in FORMS:
             # A row with another margin says so behind the names.
             assert run.row.startswith(f"{Path(file).stem}_")
             method, _, said = run.method.partition(" ")
@@ -131,6 +153,31 @@ def test_emoji_grids_share_one_network_and_one_budget(path):
         if path.stem != "emoji_regimes" or not run.setting:
             assert (config.epochs, config.steps_per_epoch) == (10, 100)
             assert (config.batch_size, config.images_per_class) == (128, 2)
+
+
+@pytest.mark.parametrize("path", CARS_PART, ids=lambda path: path.stem)
+def test_grids_of_the_cars_share_one_head_and_one_budget(path):
+    held_out = 0.4 if path.stem in CHOOSING else None
+    for config in configs_in(path).values():
+        assert (config.dataset, config.backbone, config.pretrained) == (
+            "cars196",
+            "efficientnet_lite0",
+            "imagenet",
+        )
+        assert (config.train_layers, config.head, config.head_multiplier) == ("head", "mlp", 1)
+        assert (config.epochs, config.steps_per_epoch, config.batch_size) == (10, 100, 128)
+        assert (config.patience, config.validation_classes) == (None, held_out)
+
+
+def test_rows_of_a_loss_on_the_cars_differ_in_the_parts_of_profs_only():
+    parts = {name: getattr(Config(), name) for name in ("method", "steps_per_projection", "proximal_weight")}
+    by_loss = {}
+    for config in configs_of("cars_part_head").values():
+        options = {name: value for name, value in config.loss_options.items() if name != "mining"}
+        same = dataclasses.replace(config, output_dir="", loss_options=options, **parts)
+        by_loss.setdefault((config.loss, config.seed), set()).add(same.to_json())
+    assert set(by_loss) == {(loss, seed) for loss in LOSSES for seed in range(10)}
+    assert {len(configs) for configs in by_loss.values()} == {1}
 
 
 def test_a_name_stands_for_the_same_run_in_all_grids():
