@@ -19,6 +19,12 @@ EMOJI = ('profs.datasets.load("emoji")', "few_emoji")
 QUICK = "steps_per_epoch=2, verbose=0"
 # What is put in place of what, in each guide.
 SHORTER = {
+    "ccp": (
+        EMOJI,
+        ("hold_out_classes(train, 0.25)", "hold_out_classes(train, 0.4)"),
+        ("batch_size=64", "batch_size=16"),
+        ("epochs=20, steps_per_epoch=25", QUICK),
+    ),
     "embedding_at_scale": (("IVF1024,SQ8", "IVF2,Flat"),),
     "evaluation": (),
     "how_profs_works": (EMOJI,),
@@ -111,6 +117,11 @@ def test_embedding_at_scale(run_guide):
     names = run_guide("embedding_at_scale")
     assert [row["label"] for row in names["rows"]] == ["wok", "wok"]
     assert names["recall"] == recall["recall@1"]["float32"]
+
+
+def test_ccp(run_guide, capsys):
+    names = run_guide("ccp")
+    assert 0 < names["history"].history["validation_map@r"][0] <= 1
 
 
 def test_evaluation(run_guide):

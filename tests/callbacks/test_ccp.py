@@ -1,6 +1,7 @@
 """CCP as a callback of `fit`: replayed in NumPy, resumed, and what does not go together."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import profs_tf as profs
@@ -93,3 +94,77 @@ def test_replayed_in_float64_for_three_projections():
     # No pull in the first projection, some in those after it.
     assert not any(penalties[: ends[0] + 1])
     assert min(penalties[ends[0] + 2 :]) > 1e-6
+
+
+def variables_of(model):
+    proximal = model.proximal
+    return [
+        *model.embedder.variables,
+        *model.metric_loss.variables,
+        *proximal.anchor_weights,
+        proximal.projection_index,
+    ]
+
+
+def test_interrupted_and_restored_by_keras_equals_uninterrupted(tmp_path):
+    """The best weights and prototypes so far, and the scores, are part of what is restored."""
+
+    def train(epochs, *callbacks):
+        model = make_model()
+        fit(model, make_callback(make_sampler()), *callbacks, epochs=epochs)
+        return model
+
+    def stop(epoch, logs):
+        # Between the best evaluation of a projection and its end.
+        if epoch == 6:
+            raise InterruptedError
+
+    def backup():
+        return tf.keras.callbacks.BackupAndRestore(tmp_path / "backup")
+
+    whole = train(9)
+    with pytest.raises(InterruptedError):
+        train(9, backup(), tf.keras.callbacks.LambdaCallback(on_epoch_begin=stop))
+    resumed = train(9, backup())
+    assert int(whole.proximal.projection_index.numpy()) >= 2
+    for one, other in zip(variables_of(whole), variables_of(resumed)):
+        np.testing.assert_array_equal(one.numpy(), other.numpy(), err_msg=one.name)
+
+
+def test_compiled_by_xla_takes_the_same_steps():
+    plain, compiled = make_model(), make_model(jit_compile=True)
+    for model in (plain, compiled):
+        fit(model, make_callback(make_sampler()), epochs=5)
+    for one, other in zip(variables_of(plain), variables_of(compiled)):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), atol=1e-5, err_msg=one.name)
+
+
+def test_a_second_fit_goes_on_with_the_projection():
+    model, callback = make_model(), make_callback(make_sampler())
+    fit(model, callback, epochs=1)
+    prototypes = model.metric_loss.prototypes.numpy()
+    seen = []
+    watch = tf.keras.callbacks.LambdaCallback(
+        on_train_batch_begin=lambda batch, logs: seen.append(model.metric_loss.prototypes.numpy())
+    )
+    fit(model, callback, watch, epochs=1)
+    np.testing.assert_array_equal(seen[0], prototypes)
+
+
+def test_what_does_not_go_together_is_refused():
+    sampler = make_sampler()
+    with pytest.raises(ValueError, match="`sampler` must draw ordinary batches for CCP"):
+        make_callback(profs.BatchSampler(TRAIN.labels, 6, 2))
+    with pytest.raises(ValueError, match="`train_images` must be the sampler's 35 images, got 24"):
+        profs.CcpCallback(sampler, VALIDATION, VALIDATION)
+    with pytest.raises(ValueError, match="`pool_size` must be >= 1, got 0"):
+        make_callback(sampler, pool_size=0)
+    with pytest.raises(ValueError, match="`pool_size` must be at least the 2 prototypes of a class, got 1"):
+        fit(make_model(), make_callback(sampler, pool_size=1), epochs=1)
+    other = make_model()
+    other.compile("sgd", profs.losses.ContrastiveLoss())
+    with pytest.raises(ValueError, match="`model` must be a ProfsModel with a ChanceConstrainedLoss for CCP"):
+        fit(other, make_callback(sampler), epochs=1)
+    other.compile("sgd", profs.losses.ChanceConstrainedLoss(profs.losses.ContrastiveLoss(), 4, D))
+    with pytest.raises(ValueError, match="`num_classes` of the loss must be the sampler's 5, got 4"):
+        fit(other, make_callback(sampler), epochs=1)

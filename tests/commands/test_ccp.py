@@ -10,7 +10,7 @@ import tensorflow as tf
 from tests.commands.run_commands import run_command
 from tests.commands.run_state import assert_same_run, final_state, log_rows, start, wait_for_checkpoint
 
-EPOCHS, STEPS_PER_EPOCH = 8, 12
+EPOCHS, STEPS_PER_EPOCH = 8, 10
 CCP = (
     "--method=ccp",
     "--loss=contrastive",
@@ -38,6 +38,7 @@ def arguments(pictures):
         f"--epochs={EPOCHS}",
         "--clustering=never",
         "--tensorboard=none",
+        "--export=false",
         "--progress=none",
     )
 
@@ -78,3 +79,21 @@ def test_killed_and_resumed_equals_never_killed(arguments, tmp_path):
     assert {one[key].shape for key in one} == {(4, 2, 8), (64, 8), (8,)}
     for key, value in one.items():
         np.testing.assert_array_equal(value, other[key], err_msg=key)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("flags", "tolerance"),
+    [(("--distribute=mirrored", "--cpu_replicas=2"), 1e-4), (("--precision=mixed_bfloat16",), 0.05)],
+    ids=["replicas", "bfloat16"],
+)
+def test_replicas_and_mixed_precision_train_alike(flags, tolerance, arguments, tmp_path):
+    """The whole network, in the first projection: a score ends it, which rounding may change."""
+    whole = [word for word in arguments if not word.startswith(("--train_layers", "--epochs"))]
+    losses = []
+    for name, more in (("plain", ()), ("other", flags)):
+        folder = tmp_path / name
+        more = (*more, "--epochs=1", "--freeze_batch_norm=statistics")
+        run_command("train", *whole, *more, f"--output_dir={folder}")
+        losses.append(float(log_rows(folder)[-1]["loss"]))
+    assert losses[0] == pytest.approx(losses[1], rel=tolerance)
