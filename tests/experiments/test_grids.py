@@ -27,6 +27,7 @@ EMOJI = [path for path in GRIDS if path.stem.startswith("emoji")]
 FORMS = ("cars_part_forms", "emoji_margins")
 CHOOSING = (
     "cars_part_forms",
+    "cars_part_rivals_tuning",
     "cars_part_tuning",
     "emoji_ablations",
     "emoji_margins",
@@ -68,6 +69,7 @@ def test_there_is_a_grid_for_the_tables_and_for_each_figure():
         "cars_part_forms",
         "cars_part_head",
         "cars_part_proximal",
+        "cars_part_rivals_tuning",
         "cars_part_steps",
         "cars_part_tuning",
         "emoji_ablations",
@@ -104,6 +106,9 @@ def test_rows_are_those_of_the_paper_that_their_flag_files_name(path):
         if part in PARTIAL_VARIANTS:
             assert run.row == f"{Path(file).stem}_{part}"
             assert run.method.endswith(f"-{part}")
+            continue
+        if run.table == "rivals":
+            assert run.row == f"{Path(file).stem}_baseline"
             continue
         if path.stem in FORMS:
             # A row with another margin says so behind the names.
