@@ -1,6 +1,7 @@
 """Runs a command: parses its flags, starts it quietly, and exits with the code that tells how it went."""
 
 import logging as standard_logging
+import os
 import signal
 import sys
 from types import FrameType
@@ -47,7 +48,7 @@ def run(
         # absl raises ValueError for a value given to --noNAME.
         _exit(f"{name}{error}\nTry --help.", USAGE_ERROR)
     if values.help:
-        print(help_text(usage, values))
+        _show(help_text(usage, values))
         return
     try:
         # SIGTERM does what Ctrl-C does.
@@ -62,6 +63,16 @@ def run(
             # On a line of its own, below a progress bar.
             _exit(f"\n{str(error) or 'Interrupted.'}", code)
         _exit(f"{name}{error_line(error, values)}", code)
+
+
+def _show(text: str) -> None:
+    """Prints a text for a reader who may close the pipe before its end, such as head."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # What is still in the buffer would raise again when Python ends.
+        with open(os.devnull, "w") as sink:
+            os.dup2(sink.fileno(), sys.stdout.fileno())
 
 
 def _interrupt(number: int, frame: Optional[FrameType]) -> NoReturn:

@@ -216,6 +216,6 @@ def import_faiss() -> ModuleType:
         return importlib.import_module("faiss")
     except ImportError as error:
         raise ValueError(
-            "`search` must be exact where faiss is not installed, got faiss. "
+            "`search` faiss and `faiss_factory` need faiss, which is not installed. "
             "Install it by `pip install profs_tf[faiss]`."
         ) from error

@@ -41,3 +41,15 @@ def test_a_flag_file_that_is_missing_is_named(monkeypatch, capsys, tmp_path):
         )
         assert missing in shown
         assert "No such file" in shown
+
+
+def test_a_reader_may_close_the_pipe_before_the_end_of_the_help(monkeypatch):
+    reader, writer = os.pipe()
+    os.close(reader)
+    monkeypatch.setattr("sys.argv", ["some_command", "--help"])
+    monkeypatch.setattr(command_line, "_start_logging", lambda: None)
+    with open(writer, "w") as closed:
+        monkeypatch.setattr("sys.stdout", closed)
+        command_line.run(lambda values: None, lambda values: None, "some_command: for tests")
+        # What is written later, as when Python ends, does not fail either.
+        print("more", flush=True)
