@@ -4,7 +4,7 @@ Shapes: L classes, b images of a class in the pool, K prototypes of a class, D e
 
     before the first step:    prototypes from a pool; no pull
     after every evaluation:   a better MAP@R on the validation classes? keep weights and prototypes
-    after P without:          anchor weights = the kept weights
+    after P without:          anchor weights = the kept weights; with start "best" the weights too
                               prototypes = those of a new pool that lie farthest from the kept prototypes
 
 Gürbüz, Can, Alatan: "Deep Metric Learning with Chance Constraints", WACV 2024. `docs/ccp.md` lists where the
@@ -29,8 +29,10 @@ from profs_tf.models.proximal import ProximalTerm
 from profs_tf.sampling.batch_sampler import BatchSampler
 from profs_tf.sampling.ccp.k_center import draw_pool, greedy_k_center
 from profs_tf.sampling.ccp.plateau import ScorePlateau
+from profs_tf.utils.checks import check_one_of
 
 Images = Union[ImageList, FeatureList]
+STARTS = ("present", "best")
 SCORE = "validation_map@r"
 _WEIGHT = "best_weight_"
 
@@ -40,7 +42,7 @@ class CcpCallback(ProfsCallback):
 
     A projection ends after so many evaluations without a higher MAP@R on validation classes. The weights of
     its best evaluation become the anchors, and `draw_pool` and `greedy_k_center` choose the next prototypes.
-    Training goes on from the present weights. Adds `projection_index` and `validation_map@r` to the logs.
+    Adds `projection_index` and `validation_map@r` to the logs.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class CcpCallback(ProfsCallback):
         preprocessing: Optional[Preprocessing] = None,
         pool_size: int = 12,
         patience: int = 3,
+        start: str = "present",
         every_epochs: int = 1,
         batch_size: int = 128,
         verbose: bool = True,
@@ -65,6 +68,8 @@ class CcpCallback(ProfsCallback):
             preprocessing: None takes `preprocessing_for(train_images)`.
             pool_size: b, at least the loss's K.
             patience: P, the evaluations in a row without a higher score that end a projection.
+            start: The weights that a projection starts from, and that embed its pool: "present" goes on with
+                those that training has reached, "best" with those of the best evaluation.
             every_epochs: Evaluate after every so many epochs.
             batch_size: Images embedded at once.
             verbose: Whether to print a line for each projection.
@@ -76,6 +81,7 @@ class CcpCallback(ProfsCallback):
         for name, value in (("pool_size", pool_size), ("every_epochs", every_epochs)):
             if value < 1:
                 raise ValueError(f"`{name}` must be >= 1, got {value}.")
+        self._start = check_one_of("start", start, STARTS)
         if sampler.queries != "all" or sampler.steps_per_projection != 1:
             raise ValueError(
                 "`sampler` must draw ordinary batches for CCP, got representatives: pass it "
@@ -177,6 +183,8 @@ class CcpCallback(ProfsCallback):
     def _begin_projection(self, epoch: int) -> None:
         """Begins the next projection: anchors, prototypes, no score."""
         index = self._index + 1
+        if self._start == "best":
+            self.model.proximal.restore(self._best_weights)
         self.model.proximal.swap_to(self._best_weights, index)
         self._choose_prototypes(self._best_prototypes)
         self._plateau.begin()

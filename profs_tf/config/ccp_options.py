@@ -12,6 +12,7 @@ class CcpValues(NamedTuple):
     prototypes: int = 8
     pool_size: int = 12
     patience: int = 3
+    start: str = "present"
     proximal_weight: float = 2e-4
     ordinary_weight: float = 0.1
     prototype_multiplier: float = 1.0
@@ -38,6 +39,12 @@ class CcpOptions:
         "A projection ends after so many evaluations in a row without a higher MAP@R on the validation "
         "classes. Default: 3; the published evaluations are 25 steps apart (--steps_per_epoch=25).",
         minimum=1,
+    )
+    ccp_start: Optional[str] = option(
+        None,
+        "The weights that a projection starts from. present: those that training has reached, as in the "
+        "authors' code. best: those of the best evaluation of the projection before. Default: present.",
+        choices=("present", "best"),
     )
     ccp_proximal_weight: Optional[float] = option(
         None,

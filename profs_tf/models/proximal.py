@@ -189,6 +189,11 @@ class ProximalTerm(tf.Module):
         """Returns the current weights, one array for each anchor, for `swap_to`."""
         return [variable.numpy() for variable in self._variables]
 
+    def restore(self, weights: Sequence[np.ndarray]) -> None:
+        """Sets the current weights to what `weights` returned; O(weights)."""
+        for variable, value in zip(self._variables, weights):
+            variable.assign(value)
+
     def swap_to(self, weights: Sequence[np.ndarray], projection_index: int) -> None:
         """Starts projection k with other weights as the anchors; O(weights)."""
         for anchor, value in zip(self.anchor_weights, weights):

@@ -176,6 +176,7 @@ def _projections(run: TrainingRun) -> ProfsCallback:
         preprocessing=run.preprocessing,
         pool_size=config.ccp.pool_size,
         patience=config.ccp.patience,
+        start=config.ccp.start,
         every_epochs=config.evaluate_every,
         batch_size=config.batch_size,
         verbose=run.is_chief,

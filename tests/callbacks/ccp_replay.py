@@ -60,7 +60,7 @@ class Replay:
         validation: Likewise, of other classes.
         batch_of: From a step to the image indices of its batch.
         pool_of: From k to the pool [L, b] of image indices.
-        options: K, patience, lambda, weight of the ordinary loss, margin, learning rate.
+        options: K, patience, start, lambda, weight of the ordinary loss, margin, learning rate.
     """
 
     def __init__(self, W, train, validation, batch_of, pool_of, **options):
@@ -114,6 +114,8 @@ class Replay:
             return False
         self.k += 1
         self.anchor = self.best_W.copy()
+        if self.options["start"] == "best":
+            self.W = self.best_W.copy()
         self.prototypes = self.chosen_prototypes(self.best_prototypes)
         self.best, self.stale = -np.inf, 0
         return True

@@ -61,7 +61,8 @@ def fit(model, callback, *callbacks, epochs, **options):
     )
 
 
-def test_replayed_in_float64_for_three_projections():
+@pytest.mark.parametrize("start", ["present", "best"])
+def test_replayed_in_float64_for_three_projections(start):
     model, sampler = make_model(), make_sampler()
     replay = Replay(
         model.embedder.trainable_variables[0].numpy().astype(np.float64),
@@ -69,6 +70,7 @@ def test_replayed_in_float64_for_three_projections():
         (VALIDATION.features[0].astype(np.float64), VALIDATION.labels),
         lambda step: sampler.batch(step).indices,
         lambda k: draw_pool(sampler.table, sampler.seed, k, POOL),
+        start=start,
         **OPTIONS,
     )
     ends, penalties = [], []
@@ -89,7 +91,8 @@ def test_replayed_in_float64_for_three_projections():
         for name, (value, expected) in found.items():
             np.testing.assert_allclose(value.numpy(), expected, atol=1e-6, rtol=0, err_msg=f"{name} {epoch}")
 
-    fit(model, make_callback(sampler), tf.keras.callbacks.LambdaCallback(on_epoch_end=compare), epochs=14)
+    callback = make_callback(sampler, start=start)
+    fit(model, callback, tf.keras.callbacks.LambdaCallback(on_epoch_end=compare), epochs=14)
     assert len(ends) >= 3, ends
     # No pull in the first projection, some in those after it.
     assert not any(penalties[: ends[0] + 1])
