@@ -236,6 +236,11 @@ class Config(CcpOptions, MethodOptions, DataOptions):
         """`pretrained` as backbones take it: None for random weights."""
         return None if self.pretrained == "none" else self.pretrained
 
+    @property
+    def memory_note(self) -> str:
+        """What follows the name of the loss in texts if it has a cross-batch memory."""
+        return f", with a cross-batch memory of {self.xbm_size:,} embeddings" if self.xbm_size else ""
+
     def to_json(self) -> str:
         """Returns all values as indented JSON."""
         return json.dumps(dataclasses.asdict(self), indent=2) + "\n"

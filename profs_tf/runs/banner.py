@@ -17,7 +17,7 @@ def banner(run: TrainingRun) -> str:
     frozen = {"statistics": "statistics", "all": "all of it"}.get(frozen_batch_norm(config))
     batch_norm = "" if frozen is None else f"\nfrozen batch normalization: {frozen}"
     return (
-        f"{config.method} with the {config.loss} loss, {config.backbone} on {devices}, "
+        f"{config.method} with the {config.loss} loss{config.memory_note}, {config.backbone} on {devices}, "
         f"{run.embedder.count_params():,} weights\n"
         f"weights: {run.folder.read_origin()}{batch_norm}\n"
         f"head: {_head(run)}\n"

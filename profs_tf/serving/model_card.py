@@ -108,7 +108,7 @@ def _training(config: Config, trained: Trained, tested: str, num_shared: int) ->
         "training split": _split(trained.train_images),
         f"{tested} split": f"{_split(trained.test_images)}, {num_shared or 'none'} of which trained",
         "method": _METHODS[config.method],
-        "loss": f"{config.loss} ({options})",
+        "loss": f"{config.loss} ({options}){config.memory_note}",
         "steps a projection (M)": steps,
         "proximal weight (lambda)": f"{config.effective_proximal_weight:g}",
         "batches": f"{config.batch_size} images, {config.images_per_class} of a class",

@@ -137,6 +137,10 @@ def training_step(loss, y, E, mask):
     return value, tape.gradient(value, E)
 
 
+def test_every_loss_that_takes_a_memory_has_its_loops():
+    assert list(REFERENCES) == [n for n in losses.names() if losses.loss_class(n).takes_candidates]
+
+
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("name", REFERENCES)
 def test_steps_agree_with_a_list_of_earlier_images(name, masked):

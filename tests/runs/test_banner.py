@@ -21,6 +21,14 @@ def test_says_that_projections_end_on_a_plateau(finished_run):
     assert "images, projections that end on a plateau of the loss, after 120 steps at the latest, " in text
 
 
+def test_says_that_the_loss_has_a_memory(finished_run):
+    config = dataclasses.replace(finished_run.run.config, xbm_size=8192)
+    text = banner(dataclasses.replace(finished_run.run, config=config))
+    assert text.startswith(
+        "profs with the margin loss, with a cross-batch memory of 8,192 embeddings, conv4 on "
+    )
+
+
 def test_says_what_of_batch_normalization_is_frozen(finished_run):
     config = dataclasses.replace(finished_run.run.config, freeze_batch_norm="statistics")
     lines = banner(dataclasses.replace(finished_run.run, config=config)).splitlines()

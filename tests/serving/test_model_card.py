@@ -73,7 +73,7 @@ def test_says(line):
 
 
 def test_changes_without_normalization_scaling_evaluation_and_method():
-    config = dataclasses.replace(CONFIG, method="baseline", validation_classes=0.2)
+    config = dataclasses.replace(CONFIG, method="baseline", validation_classes=0.2, xbm_size=50)
     text = card(config, Preprocessing(0, 48), {"saved_model": 0.0}, normalized=False, metrics={})
     assert "| length | any (not normalized) |" in text
     assert "| distance | Euclidean; cosine similarity ranks differently |" in text
@@ -81,6 +81,7 @@ def test_changes_without_normalization_scaling_evaluation_and_method():
     padded = card(config, Preprocessing(256, 224, aspect="pad"))
     assert "| resize | with a gray border (127) to a square, scaled to 256 x 256 pixels, bilinearly" in padded
     assert "Nothing was evaluated." in text
+    assert "boundary = 1.1), with a cross-batch memory of 50 embeddings |" in text
     assert "| method | ordinary batches, no penalty |" in text
     assert "| proximal weight (lambda) | 0 |" in text
     assert "| validation split | 9 images" in text
