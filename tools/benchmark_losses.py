@@ -5,9 +5,9 @@
 
 Compares each loss on B=128 embeddings of D=512 dimensions, two images per class, with the forward and
 backward pass of the backbone on 32 images, a quarter of a batch: the ratios are upper bounds. A cross-batch
-memory of 8,192 embeddings is measured with 32 images on both sides. Each is a tf.function. Measurements
-alternate, so that other load on the machine affects all of them. Prints median times and ratios, and exits
-with status 1 if a ratio exceeds --target.
+memory of 8,192 embeddings, and CCP with 8 prototypes of a class, are measured with 32 images on both sides.
+Each is a tf.function. Measurements alternate, so that other load on the machine affects all of them. Prints
+median times and ratios, and exits with status 1 if a ratio exceeds --target.
 """
 
 import argparse
@@ -131,6 +131,10 @@ def main() -> None:
     sizes = arguments.num_classes, arguments.embedding_dim
     rows = [(name, loss, arguments.batch_size) for name, loss in every_loss(*sizes).items()]
     rows.append(("contrastive hard, memory", full_memory(arguments.memory, *sizes), arguments.images))
+    pairs = profs.losses.ContrastiveLoss()
+    rows.append(
+        ("contrastive hard, CCP", profs.losses.ChanceConstrainedLoss(pairs, *sizes), arguments.images)
+    )
     steps = {"backbone": backbone_step(arguments)}
     for name, loss, size in rows:
         steps[name] = loss_step(loss, size, arguments, masked=False)

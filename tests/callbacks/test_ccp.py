@@ -134,6 +134,19 @@ def test_interrupted_and_restored_by_keras_equals_uninterrupted(tmp_path):
         np.testing.assert_array_equal(one.numpy(), other.numpy(), err_msg=one.name)
 
 
+def test_saved_and_loaded_it_goes_on_as_before(tmp_path):
+    """Without the scores so far, which only checkpoints hold: the first projection begins to count anew."""
+    model = make_model()
+    fit(model, make_callback(make_sampler()), epochs=1)
+    model.save(tmp_path / "model.keras")
+    loaded = tf.keras.models.load_model(tmp_path / "model.keras")
+    for each in (model, loaded):
+        fit(each, make_callback(make_sampler()), epochs=2)
+    assert type(loaded.metric_loss) is profs.losses.ChanceConstrainedLoss
+    for one, other in zip(variables_of(model), variables_of(loaded)):
+        np.testing.assert_array_equal(one.numpy(), other.numpy(), err_msg=one.name)
+
+
 def test_compiled_by_xla_takes_the_same_steps():
     plain, compiled = make_model(), make_model(jit_compile=True)
     for model in (plain, compiled):

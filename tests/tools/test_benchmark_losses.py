@@ -18,13 +18,14 @@ def test_prints_every_loss_and_tells_by_its_status(target, status):
     assert result.returncode == status, result.stderr
     lines = result.stdout.splitlines()
     assert lines[0].startswith("conv4, 2 images: ")
-    assert len(lines) == 1 + 2 * 17
+    assert len(lines) == 1 + 2 * 18
     for name in (
         "contrastive hard",
         "triplet semi_hard",
         "margin distance_weighted, PROFS",
         "proxy_nca",
         "contrastive hard, memory",
+        "contrastive hard, CCP",
     ):
         assert any(line.startswith(name) and line.endswith("%") for line in lines)
     assert ("Above 0.0%" in result.stderr) == bool(status)
