@@ -68,6 +68,7 @@ def test_there_is_a_grid_for_the_tables_and_for_each_figure():
     names = [
         "cars_part_forms",
         "cars_part_head",
+        "cars_part_overfit",
         "cars_part_proximal",
         "cars_part_rivals_tuning",
         "cars_part_steps",
