@@ -42,7 +42,8 @@ class CcpCallback(ProfsCallback):
 
     A projection ends after so many evaluations without a higher MAP@R on validation classes. The weights of
     its best evaluation become the anchors, and `draw_pool` and `greedy_k_center` choose the next prototypes.
-    Adds `projection_index` and `validation_map@r` to the logs.
+    Adds `projection_index` and `validation_map@r` to the logs. It belongs behind callbacks that evaluate an
+    epoch, since it may change the weights when one ends.
     """
 
     def __init__(
@@ -169,9 +170,7 @@ class CcpCallback(ProfsCallback):
         return int(self.model.proximal.projection_index.numpy())
 
     def _set_up(self, proximal: ProximalTerm) -> bool:
-        before = proximal.lagged, proximal.first_projection_pull
-        proximal.lagged, proximal.first_projection_pull = False, False
-        return before != (False, False)
+        return proximal.move_anchors(lagged=False, first_projection_pull=False)
 
     def _begins_projection(self) -> bool:
         """Returns False: projections begin between epochs."""

@@ -123,8 +123,7 @@ class ProfsCallback(tf.keras.callbacks.Callback):
 
     def _set_up(self, proximal: ProximalTerm) -> bool:
         """Sets how the anchors move; returns whether that is a change."""
-        before, proximal.lagged = proximal.lagged, self.sampler.schedule.steps_per_projection == 1
-        return proximal.lagged != before
+        return proximal.move_anchors(lagged=self.sampler.schedule.steps_per_projection == 1)
 
     def _begins_projection(self) -> bool:
         """Returns whether the next step is the first of a projection."""

@@ -117,7 +117,8 @@ def unused(config: Config, given_values: dict[str, Any]) -> str:
         names, in_force = (*_OF_REPRESENTATIVES, *names), "; in force: steps_per_projection=1"
         setting += f" --loss={config.loss}"
     if config.method == "ccp":
-        names, in_force = (*_OF_REPRESENTATIVES, "proximal_weight", *names), ""
+        names = (*_OF_REPRESENTATIVES, "proximal_weight", *names)
+        in_force = f"; in force: ccp_proximal_weight={config.ccp.proximal_weight:g}"
     if config.method in _ORDINARY or losses.loss_class(config.loss).has_prototypes:
         names = (*names, *_OF_REUSE)
     if config.method in _ORDINARY:

@@ -185,6 +185,12 @@ class ProximalTerm(tf.Module):
         self.projection_index.assign(projection_index)
         self.in_use = True
 
+    def move_anchors(self, lagged: bool, first_projection_pull: bool = True) -> bool:
+        """Sets `lagged` and `first_projection_pull`; returns whether a traced step has to be traced again."""
+        before = self.lagged, self.first_projection_pull
+        self.lagged, self.first_projection_pull = lagged, first_projection_pull
+        return before != (lagged, first_projection_pull)
+
     def weights(self) -> list[np.ndarray]:
         """Returns the current weights, one array for each anchor, for `swap_to`."""
         return [variable.numpy() for variable in self._variables]

@@ -115,8 +115,12 @@ class RunCallbacks:
 
     def in_order(self, progress: str) -> list[tf.keras.callbacks.Callback]:
         """Returns Keras's list. The checkpoint comes last: it saves what the others did at an epoch's end."""
+        first = [self.projections, self.recall]
+        if isinstance(self.projections, CcpCallback):
+            # It may return to earlier weights when an epoch ends.
+            first.reverse()
         shown = progress_callbacks(progress)
-        return [self.projections, self.recall, self.log, *self.learning, *shown, self.checkpoint]
+        return [*first, self.log, *self.learning, *shown, self.checkpoint]
 
 
 def build_callbacks(run: TrainingRun) -> RunCallbacks:

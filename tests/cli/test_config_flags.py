@@ -25,6 +25,10 @@ def test_flags_without_effect_are_named():
         "unused with --method=profs --loss=proxy_nca: steps_per_projection=3, hard_classes_per_seed=2"
         "; in force: steps_per_projection=1"
     )
+    assert config_flags.unused(Config(**given, method="ccp"), given) == (
+        "unused with --method=ccp: steps_per_projection=3, proximal_weight=0.5, hard_classes_per_seed=2"
+        "; in force: ccp_proximal_weight=0.0002"
+    )
     plateau = {"projection_end": "plateau", "mining_lag": 2}
     assert config_flags.unused(Config(**plateau), plateau) == ""
     assert config_flags.unused(Config(**plateau, method="baseline"), plateau).startswith(

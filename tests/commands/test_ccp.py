@@ -19,6 +19,7 @@ CCP = (
     "--ccp_patience=1",
     "--ccp_validation_classes=0.34",
     "--ccp_proximal_weight=0.1",
+    "--ccp_start=best",
 )
 
 

@@ -59,3 +59,22 @@ def test_swap_moves_the_anchors():
     assert term.in_use
     assert int(term.projection_index) == 7
     np.testing.assert_array_equal(term.anchors_of(variables)[2], [6.0, 6.0])
+
+
+def test_without_a_first_pull_lambda_is_0_in_projection_0_only():
+    term, variables = moved_term()
+    assert term.move_anchors(lagged=False, first_projection_pull=False)
+    assert not term.move_anchors(lagged=False, first_projection_pull=False)
+    weights = [np.full([2], 5.0, np.float32)] * 3
+    for index, expected in ((0, 0.0), (1, 0.5)):
+        term.swap_to(weights, index)
+        assert float(term.weight_at(STEP)) == expected
+    np.testing.assert_array_equal(term.anchors_of(variables)[2], weights[2])
+    before = term.weights()
+    term.restore(weights)
+    np.testing.assert_array_equal(variables[0], weights[0])
+    np.testing.assert_array_equal(before[0], [2.0, 2.0])
+    # As other callbacks leave it.
+    assert term.move_anchors(lagged=False)
+    term.swap_to(weights, 0)
+    assert float(term.weight_at(STEP)) == 0.5

@@ -12,6 +12,7 @@ from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.runs.factory import (
     build_preprocessing,
     build_sampler,
+    hold_out_for_projections,
     load_data,
     proximal_weight_of,
     sampling_rules,
@@ -51,6 +52,27 @@ def test_validation_classes_are_training_classes_that_do_not_train(own_pictures,
     assert not set(test.class_names) & (set(train.class_names) | set(validation.class_names))
     assert len(train) + len(validation) == len(whole_train)
     assert validation.num_classes == int(0.5 * whole_train.num_classes)
+
+
+def test_ccp_holds_classes_out_of_those_that_train():
+    config = Config(dataset="emoji", validation_classes=0.5, method="ccp", ccp_validation_classes=0.3)
+    known, validation = load_data(config)
+    train, held_out = hold_out_for_projections(config, known)
+    assert set(train.class_names) | set(held_out.class_names) == set(known.class_names)
+    assert not set(train.class_names) & set(held_out.class_names)
+    assert not set(held_out.class_names) & set(validation.class_names)
+    assert held_out.num_classes == int(0.3 * known.num_classes)
+    assert hold_out_for_projections(Config(), known) == (known, None)
+    with pytest.raises(ValueError, match="`ccp_validation_classes` needs at least 4 classes to split, got 3"):
+        hold_out_for_projections(config, known.subset_of_classes([0, 1, 2]))
+
+
+def test_ccp_takes_ordinary_batches_and_losses_of_pairs():
+    assert sampling_rules(Config(method="ccp")) == (1, "all", True, False)
+    with pytest.raises(
+        ValueError, match="`loss` must be one of contrastive, .* with `method` ccp, got n_pair"
+    ):
+        sampling_rules(Config(method="ccp", loss="n_pair"))
 
 
 def test_without_validation_classes_the_test_classes_are_evaluated():
