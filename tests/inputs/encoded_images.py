@@ -1,11 +1,22 @@
 """Image files made by hand: PNG of any bit depth and color type, and headers that claim another size."""
 
+import functools
 import io
 import struct
 import zlib
 
 import numpy as np
+import tensorflow as tf
 from PIL import Image
+
+from profs_tf.inputs.decoding import image_dataset
+from profs_tf.inputs.tf_decoding import decodes_correctly
+
+RANDOM = np.random.default_rng(0)
+# Smooth like photographs, since JPEG stores chroma at half the size.
+COLORS = np.asarray(
+    Image.fromarray(RANDOM.integers(0, 256, (5, 7, 3), np.uint8)).resize((40, 28), Image.BICUBIC)
+)
 
 
 def png(values, depth, kind, palette=None):
@@ -53,3 +64,20 @@ def claiming_size(mode, kind, side):
     if kind == "PNG":
         struct.pack_into(">I", encoded, 29, zlib.crc32(encoded[12:29]))
     return bytes(encoded)
+
+
+@functools.cache
+def _dataset():
+    """A dataset and the variable with the path that it reads: built once, since that takes longest."""
+    path = tf.Variable("")
+    return image_dataset(path), path
+
+
+def images_at(path):
+    dataset, variable = _dataset()
+    variable.assign(str(path))
+    return dataset.as_numpy_iterator()
+
+
+def is_decoded_by_tensorflow(path):
+    return bool(decodes_correctly(path.read_bytes()))
