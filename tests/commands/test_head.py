@@ -108,7 +108,7 @@ def test_checkpoints_hold_the_head_alone_and_training_changed_it(head_run):
 
 def test_killed_and_resumed_equals_never_killed(head_run, head_arguments, tmp_path):
     folder = tmp_path / "killed"
-    process = start(head_arguments, folder)
+    process = start((*head_arguments, "--noexport"), folder)
     try:
         wait_for_checkpoint(folder, process, STEPS_PER_EPOCH)
         time.sleep(0.02)
@@ -149,7 +149,7 @@ def test_exports_are_the_whole_network_with_the_trained_head(head_run, pictures,
 
 def test_a_head_run_starts_a_run_of_the_whole_network(head_run, head_arguments, tmp_path):
     arguments = [word for word in head_arguments if not word.startswith("--train_layers")]
-    short = ("--steps_per_epoch=1", "--epochs=1", "--clustering=never", "--tensorboard=none")
+    short = ("--steps_per_epoch=1", "--epochs=1", "--clustering=never", "--tensorboard=none", "--noexport")
     done = run_command(
         "train", *arguments, *short, f"--initial_run={head_run[0]}", f"--output_dir={tmp_path / 'whole'}"
     )

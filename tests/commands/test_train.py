@@ -59,7 +59,7 @@ def test_tensorboard_holds_the_log(whole_run):
 
 def test_interrupted_in_every_way_and_resumed_equals_never_interrupted(whole_run, mined_arguments, tmp_path):
     folder = tmp_path / "stopped"
-    arguments = (*mined_arguments, "--checkpoint_every_steps=5", "--tensorboard=none")
+    arguments = (*mined_arguments, "--checkpoint_every_steps=5", "--tensorboard=none", "--noexport")
     for number, step in (
         (signal.SIGKILL, 5),
         (signal.SIGINT, 15),
@@ -109,7 +109,7 @@ def test_an_existing_run_is_refused_before_training(whole_run, train_arguments, 
         (["--batch_size=7"], "--batch_size must be a multiple of --images_per_class = 2, got 7."),
         (["--batch_size=many"], "--batch_size must be a whole number, got 'many'."),
         (["--method=prof"], "--method must be one of baseline, "),
-        (["--loss=magrin"], "--loss must be one of angular, contrastive, "),
+        (["--loss=magrin"], "--loss must be one of angular, arc_face, contrastive, "),
         (
             ["--contrastive_margin=1"],
             "--contrastive_margin is an option of the loss contrastive, but --loss is margin.",
