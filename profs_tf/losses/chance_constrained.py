@@ -59,10 +59,11 @@ class ChanceConstrainedLoss(MetricLoss):
         name: Optional[str] = None,
     ):
         super().__init__(name)
-        if not loss.takes_candidates:
+        if not isinstance(loss, MetricLoss) or not loss.takes_candidates:
+            got = loss.name if isinstance(loss, MetricLoss) else repr(loss)
             raise ValueError(
-                f"`loss` must be a loss over pairs for CCP, got {loss.name}. Take the contrastive, the "
-                "margin, the triplet or the multi-similarity loss."
+                f"`loss` must be a loss over pairs for CCP, got {got}. Take the contrastive, the margin, the "
+                "triplet or the multi-similarity loss."
             )
         self.loss = loss
         self.num_classes = check_count("num_classes", num_classes, NUM_CLASSES_CURE)

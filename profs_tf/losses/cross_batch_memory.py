@@ -34,7 +34,8 @@ class CrossBatchMemory(MetricLoss):
     entries. Every image enters the memory, but only the batch's queries (with PROFS the representatives) are
     compared with it. An entry of the query's class is a positive, also if it is the query's own earlier
     embedding, as in the authors' code; any other is a negative. Mining, averages and trained boundaries are
-    the wrapped loss's own, over the [B, M] pairs. No gradient passes into the memory.
+    the wrapped loss's own, over the [B, M] pairs. No gradient passes into the memory. A batch with a NaN or
+    infinite embedding does not enter it: training that goes on with repaired weights finds it intact.
 
     The memory belongs to training: evaluation neither reads nor changes it. It is saved in checkpoints with
     the loss's variables (4 M D bytes), and never exported. With several replicas each holds the whole memory,
@@ -68,14 +69,13 @@ class CrossBatchMemory(MetricLoss):
         weight: float = 1.0,
         name: Optional[str] = None,
     ):
-        self.check_loss(loss, getattr(loss, "name", repr(loss)))
+        is_loss = isinstance(loss, MetricLoss)
+        self.check_loss(loss if is_loss else None, loss.name if is_loss else repr(loss))
         super().__init__(name, loss.representative_pairs)
         self.loss = loss
         self.embedding_dim = check_count("embedding_dim", embedding_dim, EMBEDDING_DIM_CURE)
         self.size = check_count("size", size, "Leave the memory out to train without one.")
-        self.start_step = start_step
-        if start_step < 0:
-            raise ValueError(f"`start_step` must be >= 0, got {start_step}.")
+        self.start_step = check_count("start_step", start_step, "0 uses the memory at once.", minimum=0)
         self.weight = check_finite_above("weight", weight, 0.0)
         self.normalized_embeddings = loss.normalized_embeddings
         self.baseline_queries = loss.baseline_queries
@@ -133,11 +133,13 @@ class CrossBatchMemory(MetricLoss):
 
     def _store(self, batch: EmbeddingBatch) -> None:
         embeddings = tf.stop_gradient(batch.embeddings)
+        is_finite = tf.reduce_all(tf.math.is_finite(embeddings))
         for variable, new in ((self.stored_embeddings, embeddings), (self.stored_labels, batch.labels)):
             new = tf.cast(new, variable.dtype)
-            variable.assign(tf.concat([variable, new], axis=0)[-self.size :])
-        batch_size = tf.shape(embeddings, out_type=tf.int64)[0]
-        self.num_stored.assign(tf.minimum(self.num_stored + batch_size, self.size))
+            shifted = tf.concat([variable, new], axis=0)[-self.size :]
+            variable.assign(tf.where(is_finite, shifted, variable))
+        num_new = tf.where(is_finite, tf.shape(embeddings, out_type=tf.int64)[0], 0)
+        self.num_stored.assign(tf.minimum(self.num_stored + num_new, self.size))
         self.steps.assign_add(1)
 
 

@@ -72,5 +72,8 @@ def test_configuration_round_trip():
 def test_loss_without_candidates_and_labels_out_of_range_are_refused():
     with pytest.raises(ValueError, match="`loss` must be a loss over pairs for CCP, got proxy_nca_loss"):
         make_loss(losses.ProxyNCALoss(4, DIMENSIONS))
+    for other in ("contrastive", losses.ContrastiveLoss):
+        with pytest.raises(ValueError, match="`loss` must be a loss over pairs for CCP, got .*ontrastive"):
+            make_loss(other)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"`y_true` must be whole numbers 0 \.\.\. 3"):
         make_loss(losses.ContrastiveLoss())([4, 4], np.ones([2, DIMENSIONS], np.float32))

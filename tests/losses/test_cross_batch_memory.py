@@ -1,5 +1,7 @@
 """The cross-batch memory against a list of earlier images and loops over their pairs with the queries."""
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -219,6 +221,19 @@ def test_compiled_steps_equal_eager_ones(options):
         np.testing.assert_array_equal(got, expected)
 
 
+def test_a_batch_that_is_not_finite_leaves_the_memory_as_it_was():
+    loss, spared = make_loss(), make_loss()
+    for number, (y, E, mask) in enumerate(batches()):
+        expected = spared.training_step(y, E, mask)
+        np.testing.assert_array_equal(loss.training_step(y, E, mask), expected)
+        if not number:
+            assert np.isnan(loss.training_step(y, np.where(np.arange(len(E))[:, None] == 1, np.inf, E), mask))
+    for one, other in zip(loss.variables, spared.variables):
+        if one is not loss.steps:
+            np.testing.assert_array_equal(one, other)
+    assert int(loss.steps) == int(spared.steps) + 1
+
+
 def test_half_precision_is_stored_as_float32():
     loss = make_loss("multi_similarity")
     for y, E, mask in batches():
@@ -295,7 +310,11 @@ def test_what_a_memory_cannot_do_is_refused():
     for other in (losses.NPairLoss(), losses.ProxyNCALoss(3, DIMENSIONS), make_loss()):
         with pytest.raises(ValueError, match=message + other.name):
             losses.CrossBatchMemory(other, DIMENSIONS)
-    for option, value in (("size", 0), ("start_step", -1), ("weight", 0.0), ("embedding_dim", None)):
+    for other in ("contrastive", losses.ContrastiveLoss):
+        with pytest.raises(ValueError, match=message + re.escape(repr(other))):
+            losses.CrossBatchMemory(other, DIMENSIONS)
+    wrong = (("size", 0), ("start_step", -1), ("start_step", 1.5), ("start_step", float("nan")))
+    for option, value in (*wrong, ("weight", 0.0), ("embedding_dim", None)):
         with pytest.raises(ValueError, match=rf"`{option}` must be .*, got {value}\."):
             make_loss(**{option: value})
     _, E, _ = next(batches())
