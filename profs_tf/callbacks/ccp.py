@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Optional, Union
 
 import numpy as np
+import tensorflow as tf
 
 from profs_tf.callbacks.profs import ProfsCallback
 from profs_tf.datasets.image_list import ImageList
@@ -29,12 +30,15 @@ from profs_tf.models.proximal import ProximalTerm
 from profs_tf.sampling.batch_sampler import BatchSampler
 from profs_tf.sampling.ccp.k_center import draw_pool, greedy_k_center
 from profs_tf.sampling.ccp.plateau import ScorePlateau
+from profs_tf.sampling.class_index import ClassTable
+from profs_tf.sampling.projection_schedule import check_whole
 from profs_tf.utils.checks import check_one_of
 
 Images = Union[ImageList, FeatureList]
 STARTS = ("present", "best")
 SCORE = "validation_map@r"
 _WEIGHT = "best_weight_"
+_STATISTIC = "best_statistic_"
 
 
 class CcpCallback(ProfsCallback):
@@ -79,8 +83,12 @@ class CcpCallback(ProfsCallback):
             ValueError: If an argument is out of range, or sampler and images do not go together.
         """
         super().__init__(sampler)
-        for name, value in (("pool_size", pool_size), ("every_epochs", every_epochs)):
-            if value < 1:
+        for name, value in (
+            ("pool_size", pool_size),
+            ("every_epochs", every_epochs),
+            ("batch_size", batch_size),
+        ):
+            if check_whole(name, value) < 1:
                 raise ValueError(f"`{name}` must be >= 1, got {value}.")
         self._start = check_one_of("start", start, STARTS)
         if sampler.queries != "all" or sampler.steps_per_projection != 1:
@@ -93,6 +101,8 @@ class CcpCallback(ProfsCallback):
                 f"`train_images` must be the sampler's {sampler.table.num_images} images, got "
                 f"{len(train_images)}."
             )
+        _check_same_classes(sampler.table, train_images)
+        _check_has_positives(validation_images)
         self._train_images = train_images
         self._validation_images = validation_images
         self._preprocessing = preprocessing
@@ -102,6 +112,7 @@ class CcpCallback(ProfsCallback):
         self._verbose = verbose
         self._plateau = ScorePlateau(patience)
         self._best_weights: list[np.ndarray] = []
+        self._best_statistics: list[np.ndarray] = []
         self._best_prototypes: Optional[np.ndarray] = None
 
     def on_train_begin(self, logs: Optional[dict[str, float]] = None) -> None:
@@ -121,8 +132,10 @@ class CcpCallback(ProfsCallback):
                 f"`pool_size` must be at least the {loss.prototypes_per_class} prototypes of a class, got "
                 f"{self._pool_size}."
             )
+        # Anchors that lag are of steps with another callback, which count no projections of CCP.
+        begins = self._index < 0 or self.model.proximal.lagged
         super().on_train_begin(logs)
-        if self._index < 0:
+        if begins:
             self.model.proximal.swap(0)
             self._choose_prototypes(None)
 
@@ -136,6 +149,8 @@ class CcpCallback(ProfsCallback):
             logs[SCORE] = score
         if self._plateau.take(score):
             self._best_weights = self.model.proximal.weights()
+            if self._start == "best":
+                self._best_statistics = [variable.numpy() for variable in self._statistics]
             self._best_prototypes = self._loss.compared_prototypes().numpy()
         if self._plateau.has_ended:
             self._begin_projection(epoch)
@@ -145,14 +160,18 @@ class CcpCallback(ProfsCallback):
         state = {**super().state(), **self._plateau.state()}
         if self._best_prototypes is not None:
             state["best_prototypes"] = self._best_prototypes
-        return {**state, **{f"{_WEIGHT}{i}": weight for i, weight in enumerate(self._best_weights)}}
+        for prefix, arrays in ((_WEIGHT, self._best_weights), (_STATISTIC, self._best_statistics)):
+            state.update({f"{prefix}{i}": array for i, array in enumerate(arrays)})
+        return state
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Takes over what `state` returned."""
         self._plateau.restore(state)
         self._best_prototypes = state.get("best_prototypes")
-        count = sum(name.startswith(_WEIGHT) for name in state)
-        self._best_weights = [state[f"{_WEIGHT}{i}"] for i in range(count)]
+        self._best_weights, self._best_statistics = (
+            [state[f"{prefix}{i}"] for i in range(sum(name.startswith(prefix) for name in state))]
+            for prefix in (_WEIGHT, _STATISTIC)
+        )
 
     @property
     def _loss(self) -> ChanceConstrainedLoss:
@@ -169,6 +188,11 @@ class CcpCallback(ProfsCallback):
         """k, -1 before the first projection; checkpoints hold it with the anchors."""
         return int(self.model.proximal.projection_index.numpy())
 
+    @property
+    def _statistics(self) -> list[tf.Variable]:
+        """The moving statistics of the embedder, by which it embeds as it did when it was scored."""
+        return [each for each in self.model.embedder.non_trainable_variables if each.dtype.is_floating]
+
     def _set_up(self, proximal: ProximalTerm) -> bool:
         return proximal.move_anchors(lagged=False, first_projection_pull=False)
 
@@ -184,6 +208,8 @@ class CcpCallback(ProfsCallback):
         index = self._index + 1
         if self._start == "best":
             self.model.proximal.restore(self._best_weights)
+            for variable, value in zip(self._statistics, self._best_statistics):
+                variable.assign(value)
         self.model.proximal.swap_to(self._best_weights, index)
         self._choose_prototypes(self._best_prototypes)
         self._plateau.begin()
@@ -210,3 +236,32 @@ class CcpCallback(ProfsCallback):
         if not np.isfinite(embeddings).all():
             raise NonFiniteLossError(TERMS[0], self.model.steps_taken)
         return embeddings
+
+
+def _check_same_classes(table: ClassTable, images: Images) -> None:
+    """Raises ValueError unless the images are of the sampler's classes, as far as labels can tell."""
+    labels = np.unique(images.labels, return_inverse=True)[1]
+    expected = table.class_of_image
+    if table.class_labels.dtype.kind == "U":
+        # Names need not be in the order of the images' class numbers.
+        expected = labels[table.images_by_class[table.starts]][expected]
+    others = np.flatnonzero(labels != expected)
+    if len(others):
+        raise ValueError(
+            "`train_images` must be in the order of the sampler's labels, got another class at index "
+            f"{others[0]}. Make the sampler from `train_images.labels`."
+        )
+
+
+def _check_has_positives(images: Images) -> None:
+    """Raises ValueError unless a query has another image of its class in the gallery."""
+    labels, is_query = np.asarray(images.labels), images.is_query
+    if is_query is None:
+        found = len(np.unique(labels)) < len(labels)
+    else:
+        found = bool(np.isin(labels[is_query], labels[~is_query]).any())
+    if not found:
+        raise ValueError(
+            "`validation_images` must hold a class with two images, or no image has another one to be found, "
+            f"got {len(labels)} images of {len(np.unique(labels))} classes."
+        )

@@ -50,14 +50,20 @@ def hold_out_for_projections(config: Config, train: ImageList) -> tuple[ImageLis
     """Returns the classes that train, and those held out to end projections: None unless with CCP.
 
     Raises:
-        ValueError: If there are too few classes.
+        ValueError: If there are too few classes, or no held-out class has two images.
     """
     if config.method != "ccp":
         return train, None
     try:
-        return datasets.hold_out_classes(train, config.ccp.validation_classes)
+        train, held_out = datasets.hold_out_classes(train, config.ccp.validation_classes)
     except ValueError as error:
         raise ValueError(str(error).replace("validation_classes", "ccp_validation_classes")) from error
+    if max(held_out.class_sizes) < 2:
+        raise ValueError(
+            "`ccp_validation_classes` must hold out a class with two images, or none has another one to be "
+            f"found, got {held_out.num_classes} classes of one image. Raise it."
+        )
+    return train, held_out
 
 
 def _fraction_or_file(text: Optional[str]) -> Union[float, str, None]:

@@ -167,14 +167,61 @@ def test_a_second_fit_goes_on_with_the_projection():
     np.testing.assert_array_equal(seen[0], prototypes)
 
 
+def test_the_best_start_has_the_statistics_of_its_evaluation():
+    """Also restored in between: moving statistics belong to the weights by which they were computed."""
+    model = make_model()
+    layers = [tf.keras.Input([C]), tf.keras.layers.BatchNormalization(momentum=0.5), model.embedder]
+    model = profs.ProfsModel(tf.keras.Sequential(layers))
+    model.compile("sgd", profs.losses.ChanceConstrainedLoss(profs.losses.ContrastiveLoss(), L, D, K))
+    callback = make_callback(make_sampler(), start="best", patience=1)
+    scores, found = iter([0.5, 0.4]), []
+    callback._score = lambda: next(scores)
+
+    def keep(epoch, logs):
+        found.append([variable.numpy() for variable in model.embedder.variables])
+        callback.restore(callback.state())
+
+    fit(model, callback, tf.keras.callbacks.LambdaCallback(on_epoch_end=keep), epochs=2)
+    assert int(model.proximal.projection_index) == 1
+    assert len(found[0]) == 5  # gamma, beta, their statistics, the kernel
+    for best, present in zip(*found):
+        np.testing.assert_array_equal(present, best)
+
+
+def test_steps_with_another_callback_count_no_projections():
+    model, sampler = make_model(), make_sampler()
+    model.fit(
+        feature_pipeline(TRAIN, sampler),
+        steps_per_epoch=2,
+        callbacks=[profs.ProfsCallback(sampler)],
+        verbose=0,
+    )
+    at_random = model.metric_loss.prototypes.numpy()
+    history = fit(model, make_callback(sampler), epochs=1).history
+    assert history["projection_index"] == [0]
+    assert history["proximal_penalty"] == [0.0]
+    assert np.abs(model.metric_loss.prototypes - at_random).max() > 0.5
+
+
 def test_what_does_not_go_together_is_refused():
     sampler = make_sampler()
     with pytest.raises(ValueError, match="`sampler` must draw ordinary batches for CCP"):
         make_callback(profs.BatchSampler(TRAIN.labels, 6, 2))
     with pytest.raises(ValueError, match="`train_images` must be the sampler's 35 images, got 24"):
         profs.CcpCallback(sampler, VALIDATION, VALIDATION)
-    with pytest.raises(ValueError, match="`pool_size` must be >= 1, got 0"):
-        make_callback(sampler, pool_size=0)
+    with pytest.raises(ValueError, match="`train_images` must be in the order of the sampler's .* index 0"):
+        profs.CcpCallback(sampler, TRAIN.take(np.arange(len(TRAIN))[::-1]), VALIDATION)
+    names = profs.BatchSampler(
+        np.array(list("bacde"))[TRAIN.labels], 6, 2, queries="all", steps_per_projection=1
+    )
+    assert make_callback(names).sampler is names
+    with pytest.raises(ValueError, match="`validation_images` must hold a class with two .* of 4 classes"):
+        profs.CcpCallback(sampler, TRAIN, VALIDATION.take(np.arange(4) * 6))
+    for option in ("pool_size", "every_epochs", "batch_size"):
+        with pytest.raises(ValueError, match=f"`{option}` must be >= 1, got 0"):
+            make_callback(sampler, **{option: 0})
+        with pytest.raises(ValueError, match=f"`{option}` must be a whole number, got 4.5"):
+            make_callback(sampler, **{option: 4.5})
     with pytest.raises(ValueError, match="`pool_size` must be at least the 2 prototypes of a class, got 1"):
         fit(make_model(), make_callback(sampler, pool_size=1), epochs=1)
     other = make_model()

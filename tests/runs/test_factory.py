@@ -65,6 +65,9 @@ def test_ccp_holds_classes_out_of_those_that_train():
     assert hold_out_for_projections(Config(), known) == (known, None)
     with pytest.raises(ValueError, match="`ccp_validation_classes` needs at least 4 classes to split, got 3"):
         hold_out_for_projections(config, known.subset_of_classes([0, 1, 2]))
+    single = known.take([int(np.argmax(known.labels == label)) for label in range(12)])
+    with pytest.raises(ValueError, match="`ccp_validation_classes` must hold out a class with two images"):
+        hold_out_for_projections(config, single)
 
 
 def test_ccp_takes_ordinary_batches_and_losses_of_pairs():
