@@ -72,9 +72,10 @@ def define_flags(values: flags.FlagValues) -> None:
 def main(values: flags.FlagValues) -> None:
     """Trains a new run, or resumes one."""
     check_values(values, least={}, folders=("output_dir", "cache_dir"))
-    given = config_flags.given(values)
-    folder = RunFolder(given.get("output_dir", ""))
-    config = resumed_config(folder.read_config(), given) if values.resume else Config(**given)
+    folder = RunFolder(values.output_dir if values["output_dir"].present else "")
+    saved = folder.read_config() if values.resume else None
+    given = config_flags.given(values, Config.loss if saved is None else saved.loss)
+    config = Config(**given) if saved is None else resumed_config(saved, given)
     if unused := config_flags.unused(config, given):
         print(unused, flush=True)
     try:

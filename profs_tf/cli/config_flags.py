@@ -83,8 +83,12 @@ def loss_options(loss: str) -> dict[str, losses.Option]:
     return {name: option for name, option in losses.options(loss).items() if name not in _DERIVED_OPTIONS}
 
 
-def given(values: flags.FlagValues) -> dict[str, Any]:
+def given(values: flags.FlagValues, loss: str = Config.loss) -> dict[str, Any]:
     """Returns the flags that were set, on the command line or in a flag file, as arguments of `Config`.
+
+    Args:
+        values: The parsed flags.
+        loss: The loss of the run unless its flag was set.
 
     Raises:
         ValueError: If the loss is unknown, or an option of another loss was set.
@@ -94,7 +98,7 @@ def given(values: flags.FlagValues) -> dict[str, Any]:
         for spec in dataclasses.fields(Config)
         if spec.name != "loss_options" and values[spec.name].present
     }
-    options = _given_loss_options(values, str(chosen.get("loss", Config.loss)))
+    options = _given_loss_options(values, str(chosen.get("loss", loss)))
     if options:
         chosen["loss_options"] = options
     return chosen

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+from profs_tf import losses
 from profs_tf.config import Config
 from profs_tf.distribution.strategy import check_same_on_workers
 from profs_tf.runs.features import start_head
@@ -10,7 +11,16 @@ from profs_tf.runs.training_run import RunCallbacks, TrainingRun
 from profs_tf.runs.warm_start import find_initial_run, load_initial_weights
 
 # Options that may differ from the saved run's.
-_CHANGEABLE = ("output_dir", "epochs", "data_dir", "cache", "cache_dir", "distribute", "cpu_replicas")
+_CHANGEABLE = (
+    "output_dir",
+    "epochs",
+    "data_dir",
+    "cache",
+    "cache_dir",
+    "distribute",
+    "cpu_replicas",
+    "export",
+)
 
 
 def resumed_config(saved: Config, given: dict[str, Any]) -> Config:
@@ -20,14 +30,12 @@ def resumed_config(saved: Config, given: dict[str, Any]) -> Config:
         ValueError: If another option differs from the saved run's.
     """
     for name, value in given.items():
-        if name in _CHANGEABLE:
-            continue
-        asked = getattr(dataclasses.replace(saved, **{name: value}), name)
-        if asked != getattr(saved, name):
-            raise ValueError(
-                f"`{name}` must stay {getattr(saved, name)} when a run is resumed, got {asked}. "
-                "Leave the flag out, or start another run in another folder."
-            )
+        if name == "loss_options" and given.get("loss", saved.loss) == saved.loss:
+            for option, asked in value.items():
+                default = losses.options(saved.loss)[option].default
+                _check_stays(f"{saved.loss}_{option}", saved.loss_options.get(option, default), asked)
+        elif name not in _CHANGEABLE:
+            _check_stays(name, getattr(saved, name), _as_in_config(saved, name, value))
     epochs = given.get("epochs", saved.epochs)
     if epochs != saved.epochs and saved.learning_rate_schedule in ("cosine", "step"):
         raise ValueError(
@@ -36,6 +44,22 @@ def resumed_config(saved: Config, given: dict[str, Any]) -> Config:
             "Start another run from this one by --initial_run."
         )
     return dataclasses.replace(saved, **{name: given[name] for name in _CHANGEABLE if name in given})
+
+
+def _as_in_config(saved: Config, name: str, value: Any) -> Any:
+    """Returns an option's value as a `Config` holds it; as it is where it contradicts others."""
+    try:
+        return getattr(dataclasses.replace(saved, **{name: value}), name)
+    except ValueError:
+        return value
+
+
+def _check_stays(name: str, saved: Any, asked: Any) -> None:
+    if asked != saved:
+        raise ValueError(
+            f"`{name}` must stay {saved} when a run is resumed, got {asked}. "
+            "Leave the flag out, or start another run in another folder."
+        )
 
 
 def restore_state(run: TrainingRun, callbacks: RunCallbacks, resume: bool) -> None:

@@ -158,11 +158,22 @@ def embed_files(
 
 
 def check_saved_model(path: Union[str, os.PathLike]) -> None:
-    """Raises FileNotFoundError unless a folder holds a SavedModel."""
-    if not Path(path).expanduser().joinpath("saved_model.pb").exists():
-        raise FileNotFoundError(
-            f"`embedder` must be the folder of a SavedModel, but {path}/saved_model.pb is missing."
-        )
+    """Raises FileNotFoundError unless a folder holds a SavedModel; the message says how a run gets one."""
+    folder = Path(path).expanduser()
+    if folder.joinpath("saved_model.pb").exists():
+        return
+    cure = ""
+    for run in (folder, folder.parent):
+        own = run / "embedder"
+        if own.joinpath("saved_model.pb").exists():
+            cure = f" The run exported it to {own}."
+        elif run.joinpath("config.json").exists() and run.joinpath("best", "weights.index").exists():
+            cure = f" Export it by `python -m profs_tf.export --run_dir={run} --output={own}`."
+        if cure:
+            break
+    raise FileNotFoundError(
+        f"`embedder` must be the folder of a SavedModel, but {path}/saved_model.pb is missing.{cure}"
+    )
 
 
 def load_signature(path: Union[str, os.PathLike], name: str) -> tf.types.experimental.ConcreteFunction:

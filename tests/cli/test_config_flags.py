@@ -1,3 +1,6 @@
+import pytest
+from absl import flags
+
 from profs_tf.cli import config_flags
 from profs_tf.config import Config
 
@@ -34,3 +37,14 @@ def test_flags_without_effect_are_named():
     assert config_flags.unused(Config(**plateau, method="baseline"), plateau).startswith(
         "unused with --method=baseline: projection_end=plateau"
     )
+
+
+def test_options_are_those_of_the_loss_of_a_resumed_run():
+    values = flags.FlagValues()
+    config_flags.define(values)
+    values(["train", "--cos_face_scale=16"])
+    assert config_flags.given(values, "cos_face") == {"loss_options": {"scale": 16.0}}
+    with pytest.raises(
+        ValueError, match="`cos_face_scale` is an option of .* cos_face, but `loss` is margin"
+    ):
+        config_flags.given(values)

@@ -19,7 +19,25 @@ def test_epochs_that_a_schedule_depends_on_must_stay(schedule):
         resumed_config(saved, {"epochs": 7})
 
 
+def test_an_option_that_others_depend_on_is_the_one_that_must_stay():
+    saved = Config(loss="sup_con", xbm_size=20, xbm_start_step=2)
+    with pytest.raises(ValueError, match="`xbm_size` must stay 20 when a run is resumed, got 0"):
+        resumed_config(saved, {"xbm_size": 0})
+    with pytest.raises(ValueError, match="`method` must stay ccp when a run is resumed, got profs"):
+        resumed_config(Config(method="ccp", ccp_patience=1), {"method": "profs"})
+
+
+def test_each_option_of_the_loss_must_stay():
+    saved = Config(loss="cos_face", loss_options={"scale": 16.0})
+    for options in ({"scale": 16.0}, {"margin": 0.35}, {"scale": 16.0, "margin": 0.35}):
+        assert resumed_config(saved, {"loss_options": options}) == saved
+    with pytest.raises(ValueError, match="`cos_face_scale` must stay 16.0 when a run is resumed, got 64.0"):
+        resumed_config(saved, {"loss_options": {"scale": 64.0}})
+    with pytest.raises(ValueError, match="`loss` must stay cos_face when a run is resumed, got sup_con"):
+        resumed_config(saved, {"loss": "sup_con", "loss_options": {"temperature": 0.1}})
+
+
 def test_what_may_change_changes_together():
     saved = Config(batch_size=8, epochs=2)
-    given = {"distribute": "mirrored", "cpu_replicas": 2, "epochs": 3}
+    given = {"distribute": "mirrored", "cpu_replicas": 2, "epochs": 3, "export": False}
     assert resumed_config(saved, given) == Config(batch_size=8, **given)

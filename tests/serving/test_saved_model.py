@@ -1,5 +1,6 @@
 import io
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -13,7 +14,7 @@ from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.decoding import UnreadableImageError
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.models.inference import embed
-from profs_tf.serving.saved_model import embed_with_saved, load_signature, save_embedder
+from profs_tf.serving.saved_model import check_saved_model, embed_with_saved, load_signature, save_embedder
 from tests.serving.exports import small_embedder
 
 PREPROCESSING = Preprocessing(resize=32, crop=24)
@@ -100,6 +101,22 @@ def test_embeds_a_files_bytes_with_tensorflow_alone(exported, expected, files):
 def test_a_missing_folder_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="`embedder` must be the folder of a SavedModel"):
         embed_with_saved(tmp_path, ImageList.from_labels(PICTURES, LABELS))
+
+
+def test_a_run_without_an_export_is_told_how_to_export(tmp_path):
+    for name in ("config.json", "best/weights.index"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    own = tmp_path / "embedder"
+    command = f"profs_tf.export --run_dir={tmp_path} --output={own}`"
+    for path in (tmp_path, own):
+        with pytest.raises(FileNotFoundError, match=re.escape(command)):
+            check_saved_model(path)
+    own.mkdir()
+    (own / "saved_model.pb").touch()
+    check_saved_model(own)
+    with pytest.raises(FileNotFoundError, match=re.escape(f"The run exported it to {own}.")):
+        check_saved_model(tmp_path)
 
 
 def test_a_model_without_the_signatures_is_refused(embedder, tmp_path):
