@@ -46,9 +46,11 @@ class CcpCallback(ProfsCallback):
 
     A projection ends after so many evaluations without a higher MAP@R on validation classes. The weights of
     its best evaluation become the anchors, and `draw_pool` and `greedy_k_center` choose the next prototypes.
-    Adds `projection_index` and `validation_map@r` to the logs. It belongs behind callbacks that evaluate an
-    epoch, since it may change the weights when one ends.
+    Adds `projection_index` and `validation_map@r` to the logs. `fit` puts it behind callbacks that evaluate
+    an epoch, since it may change the weights when one ends.
     """
+
+    changes_weights = True
 
     def __init__(
         self,

@@ -113,11 +113,12 @@ class FitGuard(tf.keras.callbacks.Callback):
 def _ordered(callbacks: Sequence[tf.keras.callbacks.Callback]) -> list[tf.keras.callbacks.Callback]:
     """Returns the callbacks with BackupAndRestore last, and readers of logs behind those that add to them.
 
+    Of the latter, one that may change the weights when an epoch ends comes last: others evaluate the epoch's.
     BackupAndRestore then saves what the others did at an epoch's end, and restores after they began.
     """
     adding = [number for number, callback in enumerate(callbacks) if getattr(callback, "adds_to_logs", False)]
     last_adding = max(adding, default=-1)
-    head = list(callbacks[: last_adding + 1])
+    head = sorted(callbacks[: last_adding + 1], key=lambda each: getattr(each, "changes_weights", False))
     early = [callback for callback in head if isinstance(callback, _READERS_OF_LOGS)]
     ordered = (
         [callback for callback in head if callback not in early] + early + list(callbacks[last_adding + 1 :])

@@ -34,7 +34,13 @@ def _projections(run: TrainingRun) -> str:
     steps = run.sampler.steps_per_projection
     if run.projection_images is not None:
         held_out = f"{run.projection_images.num_classes:,} training classes held out for it"
-        return f"projections that end on a plateau of MAP@R on {held_out}"
+        evaluations = run.config.epochs // run.config.evaluate_every
+        # The first one is the best so far.
+        ends = evaluations > run.config.ccp.patience
+        none = (
+            "" if ends else f" (none ends: {evaluations} evaluations, ccp_patience {run.config.ccp.patience})"
+        )
+        return f"projections that end on a plateau of MAP@R on {held_out}{none}"
     if isinstance(run.sampler, PlateauBatchSampler):
         return f"projections that end on a plateau of the loss, after {steps} steps at the latest"
     return f"M = {steps} steps a projection"

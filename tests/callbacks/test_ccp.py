@@ -188,6 +188,26 @@ def test_the_best_start_has_the_statistics_of_its_evaluation():
         np.testing.assert_array_equal(present, best)
 
 
+def test_an_epoch_is_evaluated_before_earlier_weights_are_taken():
+    """In whatever order: recalls are those of a run that never returns to earlier weights."""
+
+    def recalls(*order, patience):
+        model, callback = make_model(), make_callback(make_sampler(), start="best", patience=patience)
+        scores = iter([0.5, 0.4])
+        callback._score = lambda: next(scores)
+        found = {"ccp": callback, "recall": profs.RecallCallback(VALIDATION, (1,), verbose=False)}
+        callbacks = [found[name] for name in order]
+        data = feature_pipeline(TRAIN, callback.sampler)
+        history = model.fit(data, epochs=2, steps_per_epoch=9, callbacks=callbacks, verbose=0).history
+        assert int(model.proximal.projection_index) == (patience == 1)
+        return history["mean_pairwise_distance"]
+
+    expected = recalls("recall", "ccp", patience=5)
+    assert expected[0] != expected[1]
+    assert recalls("ccp", "recall", patience=1) == expected
+    assert recalls("recall", "ccp", patience=1) == expected
+
+
 def test_steps_with_another_callback_count_no_projections():
     model, sampler = make_model(), make_sampler()
     model.fit(

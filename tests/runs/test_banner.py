@@ -1,4 +1,7 @@
 import dataclasses
+import re
+
+import pytest
 
 from profs_tf.runs.banner import banner
 from profs_tf.sampling.plateau.sampler import PlateauBatchSampler
@@ -19,6 +22,14 @@ def test_says_that_projections_end_on_a_plateau(finished_run):
     sampler = PlateauBatchSampler(finished_run.run.train_images.labels, 4, 2)
     text = banner(dataclasses.replace(finished_run.run, sampler=sampler))
     assert "images, projections that end on a plateau of the loss, after 120 steps at the latest, " in text
+
+
+@pytest.mark.parametrize(("epochs", "note"), [(4, ""), (3, r" \(none ends: 3 evaluations, ccp_patience 3\)")])
+def test_says_whether_a_projection_of_ccp_can_end(epochs, note, finished_run):
+    run = finished_run.run
+    config = dataclasses.replace(run.config, method="ccp", loss="margin", epochs=epochs)
+    text = banner(dataclasses.replace(run, config=config, projection_images=run.test_images))
+    assert re.search(rf"MAP@R on \d+ training classes held out for it{note}, lambda", text)
 
 
 def test_says_that_the_loss_has_a_memory(finished_run):
