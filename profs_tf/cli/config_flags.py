@@ -1,6 +1,8 @@
 """The flags of a training run: one for each field of `Config`, and one for each option of each loss."""
 
 import dataclasses
+import inspect
+import re
 import typing
 from typing import Any
 
@@ -65,9 +67,11 @@ def define(values: flags.FlagValues) -> None:
             define_field(values, spec.name, group)
     for loss in losses.names():
         for name, option in loss_options(loss).items():
-            text = f"Option `{name}` of the loss {loss}."
+            text, default = f"Option `{name}` of the loss {loss}. {_documented(loss, name)}", option.default
+            if name == "seed":
+                text, default = f"{text} Default: that of --seed.", None
             flag, group = f"{loss}_{name}", "Options of losses"
-            define_flag(values, flag, option.type, option.default, text, option.choices, group)
+            define_flag(values, flag, option.type, default, text.strip(), option.choices, group)
 
 
 def define_field(values: flags.FlagValues, name: str, group: str = "Data") -> None:
@@ -132,6 +136,13 @@ def unused(config: Config, given_values: dict[str, Any]) -> str:
         setting = f"--method={config.method} --loss={config.loss}"
     listed = ", ".join(f"{name}={getattr(config, name)}" for name in names if name in given_values)
     return f"unused with {setting}: {listed}{in_force}" if listed else ""
+
+
+def _documented(loss: str, option: str) -> str:
+    """Returns what the class of a loss says of an option in its docstring; empty where that is stripped."""
+    documented = inspect.getdoc(losses.loss_class(loss)) or ""
+    found = re.search(rf"^ {{4}}{option}: (.*(?:\n {{8}}.*)*)", documented, re.MULTILINE)
+    return "" if found is None else " ".join(found[1].replace("``", "`").split())
 
 
 def _given_loss_options(values: flags.FlagValues, chosen_loss: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 import pytest
 from absl import flags
 
+from profs_tf import losses
 from profs_tf.cli import config_flags
 from profs_tf.config import Config
 
@@ -48,3 +49,13 @@ def test_options_are_those_of_the_loss_of_a_resumed_run():
         ValueError, match="`cos_face_scale` is an option of .* cos_face, but `loss` is margin"
     ):
         config_flags.given(values)
+
+
+def test_help_says_what_each_option_of_a_loss_is():
+    values = flags.FlagValues()
+    config_flags.define(values)
+    for loss in losses.names():
+        for name in config_flags.loss_options(loss):
+            assert len(values[f"{loss}_{name}"].help) > len(f"Option `{name}` of the loss {loss}. ") + 4, name
+    assert "to that of the own class, in degrees, from 0 to 90." in values["arc_face_margin"].help
+    assert values["arc_face_seed"].help.endswith("initial directions. Default: that of --seed.")
