@@ -29,7 +29,8 @@ def export_best(run: TrainingRun, callbacks: RunCallbacks) -> dict[str, Any]:
         embedder = build_best_embedder(config, folder.best_weights)
     else:
         embedder.load_weights(str(folder.best_weights)).expect_partial()
-    if config.export:
+    if config.export or folder.embedder.exists():
+        # An earlier export in the run's folder would no longer be of the best epoch.
         save_embedder(embedder, run.preprocessing, folder.embedder)
     metrics = {
         "best": {**recall.best, **_scores_of_best(run, callbacks, embedder)},
@@ -82,7 +83,7 @@ def _report(run: TrainingRun, metrics: dict[str, Any], rows: Sequence[Mapping[st
     return (
         f"\nBest epoch: {best_epoch(config, metrics['best'], rows)}\nOn {classes}, in percent:\n"
         f"{format_report({first: metrics['untrained'], 'best': metrics['best']})}\n"
-        f"Embedder: {folder.embedder if config.export else later}\nCurves: {folder.curves}"
+        f"Embedder: {folder.embedder if folder.embedder.exists() else later}\nCurves: {folder.curves}"
     )
 
 
@@ -104,7 +105,8 @@ def best_epoch(config: Config, best: Mapping[str, float], rows: Sequence[Mapping
         ideas.append("--freeze_batch_norm=statistics")
     if config.train_layers == "all":
         ideas.append("--train_layers=head")
+    kept = "The embedder is exported" if config.export else "What is kept is"
     return (
         f"0 (the network before training): training {'made it worse' if worse else 'did not improve it'}. "
-        f"The embedder is exported untrained. Try {', '.join(ideas)}, or another --loss than {config.loss}."
+        f"{kept} untrained. Try {', '.join(ideas)}, or another --loss than {config.loss}."
     )

@@ -36,6 +36,11 @@ def test_without_export_names_the_command_that_exports_later(finished_run, tmp_p
     assert not folder.embedder.exists()
     command = f"python -m profs_tf.export --run_dir={folder.path} --output={folder.embedder}"
     assert f"\nEmbedder: {command} writes it\n" in capsys.readouterr().out
+    # One that was exported before is of an earlier best epoch.
+    folder.embedder.mkdir()
+    export_best(run, finished_run.callbacks)
+    assert "serving_default" in tf.saved_model.load(str(folder.embedder)).signatures
+    assert f"\nEmbedder: {folder.embedder}\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -55,6 +60,8 @@ def test_an_untrained_network_that_is_best_is_named_with_what_may_help(values, r
     text = best_epoch(Config(**values), {"epoch": 0, "recall@1": 0.5}, rows)
     assert text.startswith(f"0 (the network before training): {start} The embedder is exported untrained.")
     assert end in text
+    kept = best_epoch(Config(**values, export=False), {"epoch": 0, "recall@1": 0.5}, rows)
+    assert kept == text.replace("The embedder is exported untrained.", "What is kept is untrained.")
 
 
 def test_a_trained_epoch_that_is_best_is_named():
