@@ -15,6 +15,15 @@ def run(monkeypatch, main, *arguments):
     return stopped.value.code
 
 
+@pytest.fixture
+def sigint_raises():
+    """Python leaves SIGINT ignored if it is started so, as under nohup."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("sigint_raises")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_every_command_with_130_and_no_traceback(number, monkeypatch, capsys):
     before = signal.getsignal(signal.SIGTERM)
