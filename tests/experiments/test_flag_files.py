@@ -179,7 +179,15 @@ def test_every_row_and_data_set_has_its_file_and_no_file_is_unknown():
     }
     assert rows == set(ROWS)
     at_top = {path.stem for path in EXPERIMENTS.glob("*.flags")}
-    assert at_top == {"base", "cars_part_head", "emoji", "emoji_plain", "emoji_table", *DATA_SETS}
+    assert at_top == {
+        "base",
+        "cars_part_finetune",
+        "cars_part_head",
+        "emoji",
+        "emoji_plain",
+        "emoji_table",
+        *DATA_SETS,
+    }
 
 
 @pytest.mark.parametrize("data_set", DATA_SETS)

@@ -21,7 +21,7 @@ from profs_tf.runs.factory import build_sampler  # noqa: E402
 from profs_tf.runs.loss import build_loss  # noqa: E402
 
 GRIDS = sorted((ROOT / "experiments/grids").glob("*.yaml"))
-CARS_PART = [path for path in GRIDS if path.stem.startswith("cars_part")]
+CARS_HEAD = [path for path in GRIDS if path.stem.startswith("cars_part") and "finetune" not in path.stem]
 EMOJI = [path for path in GRIDS if path.stem.startswith("emoji")]
 # Grids by which values are chosen.
 FORMS = ("cars_part_forms", "emoji_margins")
@@ -66,6 +66,7 @@ def configs_of(name):
 
 def test_there_is_a_grid_for_the_tables_and_for_each_figure():
     names = [
+        "cars_part_finetune",
         "cars_part_forms",
         "cars_part_head",
         "cars_part_overfit",
@@ -149,6 +150,23 @@ def test_forms_of_a_loss_differ_in_nothing_but_the_method(name):
     assert {len(texts) for texts in by_loss.values()} == {1}
 
 
+def test_the_fine_tuning_grid_trains_whole_networks_from_a_whitened_head():
+    configs = configs_of("cars_part_finetune")
+    methods = ("baseline", "profs", "profs_hncm")
+    losses = ("contrastive", "margin", "multi_similarity", "soft_triple")
+    assert {(config.loss, config.method, config.seed) for config in configs.values()} == {
+        (loss, method, seed) for loss in losses for method in methods for seed in range(3)
+    }
+    for config in configs.values():
+        assert (config.backbone, config.pretrained, config.train_layers) == (
+            "efficientnet_lite0",
+            "imagenet",
+            "all",
+        )
+        assert config.head_init in (None, "pca")
+        assert (config.validation_classes, config.patience) == (None, None)
+
+
 @pytest.mark.parametrize("path", EMOJI, ids=lambda path: path.stem)
 def test_emoji_grids_share_one_network_and_one_budget(path):
     # Values are never chosen by the test classes.
@@ -161,7 +179,7 @@ def test_emoji_grids_share_one_network_and_one_budget(path):
             assert (config.batch_size, config.images_per_class) == (128, 2)
 
 
-@pytest.mark.parametrize("path", CARS_PART, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", CARS_HEAD, ids=lambda path: path.stem)
 def test_grids_of_the_cars_share_one_head_and_one_budget(path):
     held_out = 0.4 if path.stem in CHOOSING else None
     for config in configs_in(path).values():
