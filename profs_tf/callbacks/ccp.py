@@ -7,8 +7,8 @@ Shapes: L classes, b images of a class in the pool, K prototypes of a class, D e
     after P without:          anchor weights = the kept weights; with start "best" the weights too
                               prototypes = those of a new pool that lie farthest from the kept prototypes
 
-Gürbüz, Can, Alatan: "Deep Metric Learning with Chance Constraints", WACV 2024. `docs/ccp.md` lists where the
-paper, its authors' code and this package differ.
+Gürbüz, Can, Alatan: "Deep Metric Learning with Chance Constraints", arXiv 2209.09060. `docs/ccp.md` lists
+where the paper, its authors' code and this package differ.
 """
 
 from collections.abc import Mapping

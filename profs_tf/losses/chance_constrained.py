@@ -24,7 +24,7 @@ from profs_tf.utils.checks import check_count, check_finite_at_least
 class ChanceConstrainedLoss(MetricLoss):
     """A pair loss against prototypes that were chosen among the embeddings of training images (CCP).
 
-    Gürbüz, Can, Alatan: "Deep Metric Learning with Chance Constraints", WACV 2024.
+    Gürbüz, Can, Alatan: "Deep Metric Learning with Chance Constraints", arXiv 2209.09060.
 
         value: loss(pairs of an image i and a prototype w_ck) + ordinary_weight * loss(pairs of two images)
 

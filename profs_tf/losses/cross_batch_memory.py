@@ -89,10 +89,8 @@ class CrossBatchMemory(MetricLoss):
     def check_loss(loss: Any, name: str) -> None:
         """Raises ValueError unless a loss, or a class of losses, takes the memory's entries as candidates."""
         if not getattr(loss, "takes_candidates", False):
-            known = [each for each in registry.names() if registry.loss_class(each).takes_candidates]
-            raise ValueError(
-                f"`loss` must be one of {', '.join(known)} with a cross-batch memory, got {name}."
-            )
+            known = ", ".join(registry.names_taking_candidates())
+            raise ValueError(f"`loss` must be one of {known} with a cross-batch memory, got {name}.")
 
     def training_step(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
         """Returns the loss with the memory, and then stores the batch; the arguments are those of a call."""

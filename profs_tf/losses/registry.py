@@ -30,6 +30,11 @@ def names() -> list[str]:
     return list(_LOSSES)
 
 
+def names_taking_candidates() -> list[str]:
+    """Returns the names of the losses that pair queries with images outside the batch."""
+    return [name for name, loss in _LOSSES.items() if loss.takes_candidates]
+
+
 def loss_class(name: str) -> type[MetricLoss]:
     """Returns the class of a loss.
 

@@ -146,7 +146,7 @@ def sampling_rules(config: Config) -> SamplingRules:
             "positive pair."
         )
     if config.method == "ccp" and not loss.takes_candidates:
-        known = ", ".join(name for name in losses.names() if losses.loss_class(name).takes_candidates)
+        known = ", ".join(losses.names_taking_candidates())
         raise ValueError(f"`loss` must be one of {known} with `method` ccp, got {config.loss}.")
     if loss.has_prototypes or config.method == "ccp":
         return SamplingRules(1, "all")
