@@ -36,7 +36,8 @@ def draw_learning_curves(rows: Sequence[Mapping[str, Union[str, float]]], path: 
         if limits:
             axis.set_ylim(*limits)
         if len(names) > 1:
-            axis.legend()
+            # Beside the panel, where it hides no curve.
+            axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     for axis in list(figure.axes)[2:]:
         axis.set_xlabel("step")
     figure.savefig(path, dpi=120)
