@@ -1,7 +1,8 @@
 """Imports TensorFlow and the commands once, and forks for each request; `forked_process` is the client.
 
-  python fork_server.py SOCKET
+  python fork_server.py DESCRIPTOR
 
+The descriptor is that of a listening socket, which takes connections before this process is ready for them.
 A request is a line of JSON on a connection. The answers are the new process's number, at once, and its exit
 code, when it has ended. The server ends when its standard input is closed.
 """
@@ -29,7 +30,7 @@ COMMANDS = tuple(
 LATE_IMPORTS = ("matplotlib.pyplot", "sklearn.cluster", "sklearn.decomposition")
 
 
-def serve(path):
+def serve(descriptor):
     wakes, woken = socket.socketpair()
     for end in (wakes, woken):
         end.setblocking(False)
@@ -37,9 +38,7 @@ def serve(path):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(wakes.fileno())
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(path)
-    listener.listen()
+    listener = socket.socket(fileno=descriptor)
     waiting = selectors.DefaultSelector()
     for source in (sys.stdin, woken, listener):
         waiting.register(source, selectors.EVENT_READ)
@@ -141,4 +140,4 @@ def run_words(words):
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(int(sys.argv[1]))

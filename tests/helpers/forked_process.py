@@ -25,7 +25,11 @@ class ForkServer:
     def __init__(self):
         self._folder = tempfile.TemporaryDirectory()
         path = os.path.join(self._folder.name, "socket")
-        self._process = subprocess.Popen([sys.executable, SERVER, path], stdin=subprocess.PIPE)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+            listener.listen()
+            words = [sys.executable, SERVER, str(listener.fileno())]
+            self._process = subprocess.Popen(words, stdin=subprocess.PIPE, pass_fds=[listener.fileno()])
         os.environ[SOCKET] = path
 
     def stop(self):
