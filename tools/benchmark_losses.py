@@ -2,18 +2,22 @@
 
     python tools/benchmark_losses.py
     python tools/benchmark_losses.py --num_classes=11318 --repeats=5     # centers and proxies of SOP
+    python tools/benchmark_losses.py --results=experiments/results/loss_costs.csv     # adds lines to a CSV
 
 Compares each loss on B=128 embeddings of D=512 dimensions, two images per class, with the forward and
 backward pass of the backbone on 32 images, a quarter of a batch: the ratios are upper bounds. A cross-batch
 memory of 8,192 embeddings, and CCP with 8 prototypes of a class, are measured with 32 images on both sides.
 Each is a tf.function. Measurements alternate, so that other load on the machine affects all of them. Prints
-median times and ratios, and exits with status 1 if a ratio exceeds --target.
+median times, ratios and the memory that a loss keeps (weights with Adam's two moments, stored embeddings),
+and exits with status 1 if a ratio exceeds --target.
 """
 
 import argparse
+import csv
 import statistics
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -35,6 +39,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--image_size", type=int, default=224, help="side in pixels (default: 224)")
     parser.add_argument("--repeats", type=int, default=9, help="measurements of each (default: 9)")
     parser.add_argument("--target", type=float, default=0.05, help="largest good ratio (default: 0.05)")
+    parser.add_argument("--results", type=Path, help="CSV file to which the lines are added")
     return parser.parse_args()
 
 
@@ -123,6 +128,47 @@ def measure(steps: dict, repeats: int) -> dict:
     return times
 
 
+def kept_megabytes(loss) -> float:
+    """Returns what a loss keeps between steps: variables, and Adam's two moments of those that train."""
+    sizes = [np.prod(variable.shape) * variable.dtype.size for variable in loss.variables]
+    trained = [np.prod(variable.shape) * variable.dtype.size for variable in loss.trainable_variables]
+    return (sum(sizes) + 2 * sum(trained)) / 1e6
+
+
+def add_lines(path: Path, lines: list) -> None:
+    """Adds measured lines, dicts with the same keys, to a CSV file."""
+    is_new = not path.exists()
+    with open(path, "a", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(lines[0]), lineterminator="\n")
+        if is_new:
+            writer.writeheader()
+        writer.writerows(lines)
+
+
+def lines_of(rows: list, times: dict, arguments) -> list:
+    """Returns the medians of each loss as dicts of texts, and its ratios to the backbone's step."""
+    backbone = statistics.median(times["backbone"])
+    medians = {name: statistics.median(found) for name, found in times.items()}
+    contrastive = medians["contrastive hard"]
+    return [
+        {
+            "loss": name,
+            "queries": queries,
+            "embeddings": str(size),
+            "num_classes": str(arguments.num_classes),
+            "backbone": arguments.backbone,
+            "images": str(arguments.images),
+            "milliseconds": f"{1e3 * medians[key]:.3f}",
+            "backbone_milliseconds": f"{1e3 * backbone:.1f}",
+            "percent_of_backbone": f"{100 * medians[key] / backbone:.3f}",
+            "step_to_contrastive": f"{(backbone + medians[key]) / (backbone + contrastive):.4f}",
+            "megabytes": f"{kept_megabytes(loss):.4f}",
+        }
+        for name, loss, size in rows
+        for key, queries in ((name, "all"), (f"{name}, PROFS", "representatives"))
+    ]
+
+
 def main() -> None:
     """Measures and prints."""
     arguments = parse_arguments()
@@ -139,13 +185,21 @@ def main() -> None:
     for name, loss, size in rows:
         steps[name] = loss_step(loss, size, arguments, masked=False)
         steps[name + ", PROFS"] = loss_step(loss, size, arguments, masked=True)
-    times = measure(steps, arguments.repeats)
-    backbone = statistics.median(times.pop("backbone"))
-    print(f"{arguments.backbone}, {arguments.images} images: {1e3 * backbone:.0f} ms")
-    ratios = {name: statistics.median(values) / backbone for name, values in times.items()}
-    for name, ratio in ratios.items():
-        print(f"{name:34} {1e3 * ratio * backbone:8.2f} ms  {ratio:7.2%}")
-    over = [name for name, ratio in ratios.items() if ratio > arguments.target]
+    lines = lines_of(rows, measure(steps, arguments.repeats), arguments)
+    print(f"{arguments.backbone}, {arguments.images} images: {lines[0]['backbone_milliseconds']} ms")
+    print(f"{'':34} {'':11}  of that  step to contrastive's  kept")
+    over = []
+    for line in lines:
+        name = line["loss"] + (", PROFS" if line["queries"] == "representatives" else "")
+        percent = float(line["percent_of_backbone"])
+        print(
+            f"{name:34} {float(line['milliseconds']):8.2f} ms  {percent:6.2f}%  "
+            f"{line['step_to_contrastive']:>21}  {float(line['megabytes']):.1f} MB"
+        )
+        if percent > 100 * arguments.target:
+            over.append(name)
+    if arguments.results:
+        add_lines(arguments.results, lines)
     if over:
         sys.exit(f"Above {arguments.target:.1%}: {', '.join(over)}.")
 
