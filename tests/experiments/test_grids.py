@@ -70,14 +70,17 @@ def test_there_is_a_grid_for_the_tables_and_for_each_figure():
         "cars_part_finetune",
         "cars_part_forms",
         "cars_part_head",
+        "cars_part_hncm",
         "cars_part_overfit",
         "cars_part_proximal",
         "cars_part_rivals_tuning",
+        "cars_part_small_batch",
         "cars_part_steps",
         "cars_part_tuning",
         "emoji_ablations",
         "emoji_margins",
         "emoji_plain",
+        "emoji_power",
         "emoji_proximal",
         "emoji_pull",
         "emoji_regimes",
@@ -210,7 +213,7 @@ def test_grids_of_the_cars_share_one_head_and_one_budget(path):
             "imagenet",
         )
         assert (config.train_layers, config.head, config.head_multiplier) == ("head", "mlp", 1)
-        assert (*_epochs(config), config.batch_size) == (10, 100, 128)
+        assert (*_epochs(config), config.batch_size) == (10, 100, 32 if "small_batch" in path.stem else 128)
         assert (_patience(config), config.validation_classes) == (None, held_out)
 
 
@@ -232,8 +235,9 @@ def test_a_name_stands_for_the_same_run_in_all_grids():
             text = config.to_json()
             assert seen.setdefault(run.name, text) == text, run.name
     shared = sum(len(configs_in(path)) for path in EMOJI) - len(seen)
-    # The rule's M for four losses and lambda = 1e-3 for one, with three seeds; PROFS as it is of two losses.
-    assert shared == 3 * 4 + 3 + 2
+    # The rule's M for four losses and lambda = 1e-3 for one, with three seeds; PROFS as it is of two losses;
+    # three losses in two forms with three seeds.
+    assert shared == 3 * 4 + 3 + 2 + 3 * 2 * 3
 
 
 def test_the_steps_grid_has_the_lengths_of_a_projection():
