@@ -21,7 +21,11 @@ from profs_tf.runs.factory import build_sampler  # noqa: E402
 from profs_tf.runs.loss import build_loss  # noqa: E402
 
 GRIDS = sorted((ROOT / "experiments/grids").glob("*.yaml"))
-CARS_HEAD = [path for path in GRIDS if path.stem.startswith("cars_part") and "finetune" not in path.stem]
+CARS_HEAD = [
+    path
+    for path in GRIDS
+    if path.stem.startswith("cars_part") and not path.stem.endswith(("conditions", "finetune"))
+]
 EMOJI = [path for path in GRIDS if path.stem.startswith("emoji")]
 # Grids by which values are chosen.
 FORMS = ("cars_part_forms", "emoji_margins")
@@ -67,6 +71,7 @@ def configs_of(name):
 
 def test_there_is_a_grid_for_the_tables_and_for_each_figure():
     names = [
+        "cars_part_conditions",
         "cars_part_finetune",
         "cars_part_forms",
         "cars_part_head",
