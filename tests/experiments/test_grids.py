@@ -24,7 +24,7 @@ GRIDS = sorted((ROOT / "experiments/grids").glob("*.yaml"))
 CARS_HEAD = [
     path
     for path in GRIDS
-    if path.stem.startswith("cars_part") and not path.stem.endswith(("conditions", "finetune"))
+    if path.stem.startswith("cars_part") and not path.stem.endswith(("conditions", "finetune", "labels"))
 ]
 EMOJI = [path for path in GRIDS if path.stem.startswith("emoji")]
 # Grids by which values are chosen.
@@ -83,6 +83,7 @@ def test_there_is_a_grid_for_the_tables_and_for_each_figure():
         "cars_part_small_batch",
         "cars_part_steps",
         "cars_part_tuning",
+        "cars_part_wrong_labels",
         "emoji_ablations",
         "emoji_margins",
         "emoji_plain",
