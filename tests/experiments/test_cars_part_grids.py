@@ -1,0 +1,63 @@
+import dataclasses
+
+import pytest
+
+from profs_tf.config import Config
+from tests.experiments.grid_configs import (
+    CHOOSING,
+    GRIDS,
+    LOSSES,
+    configs_in,
+    configs_of,
+    epochs_and_steps,
+    patience_that_acts,
+)
+
+ONE_HEAD = [
+    path
+    for path in GRIDS
+    if path.stem.startswith("cars_part") and not path.stem.endswith(("conditions", "finetune", "labels"))
+]
+
+
+@pytest.mark.parametrize("path", ONE_HEAD, ids=lambda path: path.stem)
+def test_grids_of_the_cars_share_one_head_and_one_budget(path):
+    held_out = 0.4 if path.stem in CHOOSING else None
+    for config in configs_in(path).values():
+        assert (config.dataset, config.backbone, config.pretrained) == (
+            "cars196",
+            "efficientnet_lite0",
+            "imagenet",
+        )
+        assert (config.train_layers, config.head, config.head_multiplier) == ("head", "mlp", 1)
+        batch_size = 32 if "small_batch" in path.stem else 128
+        assert (*epochs_and_steps(config), config.batch_size) == (10, 100, batch_size)
+        assert (patience_that_acts(config), config.validation_classes) == (None, held_out)
+
+
+def test_rows_of_a_loss_on_the_cars_differ_in_the_parts_of_profs_only():
+    parts = {name: getattr(Config(), name) for name in ("method", "steps_per_projection", "proximal_weight")}
+    by_loss = {}
+    for config in configs_of("cars_part_head").values():
+        options = {name: value for name, value in config.loss_options.items() if name != "mining"}
+        same = dataclasses.replace(config, output_dir="", loss_options=options, **parts)
+        by_loss.setdefault((config.loss, config.seed), set()).add(same.to_json())
+    assert set(by_loss) == {(loss, seed) for loss in LOSSES for seed in range(10)}
+    assert {len(configs) for configs in by_loss.values()} == {1}
+
+
+def test_the_fine_tuning_grid_trains_whole_networks_from_a_whitened_head():
+    configs = configs_of("cars_part_finetune")
+    methods = ("baseline", "profs", "profs_hncm")
+    losses = ("contrastive", "margin", "multi_similarity", "soft_triple")
+    assert {(config.loss, config.method, config.seed) for config in configs.values()} == {
+        (loss, method, seed) for loss in losses for method in methods for seed in range(3)
+    }
+    for config in configs.values():
+        assert (config.backbone, config.pretrained, config.train_layers) == (
+            "efficientnet_lite0",
+            "imagenet",
+            "all",
+        )
+        assert config.head_init in (None, "pca")
+        assert (config.validation_classes, config.patience) == (None, None)
