@@ -16,6 +16,7 @@ CHOOSING = (
     "cars_part_forms",
     "cars_part_rivals_tuning",
     "cars_part_tuning",
+    "cars_part_whitened_tuning",
     "emoji_ablations",
     "emoji_margins",
     "emoji_pull",

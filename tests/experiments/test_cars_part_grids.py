@@ -13,26 +13,24 @@ from tests.experiments.grid_configs import (
     patience_that_acts,
 )
 
-ONE_HEAD = [
-    path
-    for path in GRIDS
-    if path.stem.startswith("cars_part") and not path.stem.endswith(("conditions", "finetune", "labels"))
-]
+CARS = [path for path in GRIDS if path.stem.startswith("cars_part") and path.stem != "cars_part_finetune"]
+CONDITIONS = ("cars_part_conditions", "cars_part_wrong_labels")
+WHITENED = ("cars_part_whitened", "cars_part_whitened_tuning", *CONDITIONS)
 
 
-@pytest.mark.parametrize("path", ONE_HEAD, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", CARS, ids=lambda path: path.stem)
 def test_grids_of_the_cars_share_one_head_and_one_budget(path):
-    held_out = 0.4 if path.stem in CHOOSING else None
+    head = "linear" if path.stem in WHITENED else "mlp"
     for config in configs_in(path).values():
-        assert (config.dataset, config.backbone, config.pretrained) == (
-            "cars196",
-            "efficientnet_lite0",
-            "imagenet",
-        )
-        assert (config.train_layers, config.head, config.head_multiplier) == ("head", "mlp", 1)
-        batch_size = 32 if "small_batch" in path.stem else 128
-        assert (*epochs_and_steps(config), config.batch_size) == (10, 100, batch_size)
-        assert (patience_that_acts(config), config.validation_classes) == (None, held_out)
+        assert (config.backbone, config.pretrained) == ("efficientnet_lite0", "imagenet")
+        assert (config.train_layers, config.head, config.head_init) == ("head", head, None)
+        assert config.head_multiplier == 1
+        assert epochs_and_steps(config) == (10, 100)
+        assert patience_that_acts(config) is None
+        if path.stem not in CONDITIONS:
+            assert config.dataset == "cars196"
+            assert config.batch_size == (32 if path.stem == "cars_part_small_batch" else 128)
+            assert config.validation_classes == (0.4 if path.stem in CHOOSING else None)
 
 
 def test_rows_of_a_loss_on_the_cars_differ_in_the_parts_of_profs_only():
