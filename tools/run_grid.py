@@ -12,7 +12,7 @@ Each run is a separate process (`python -m profs_tf.train`) with its own folder 
 the current run saves its state, and the grid stops. After that, or after a kill, the same command continues:
 it skips finished runs, resumes a run from its checkpoint, and restarts one without a checkpoint. A run that
 two grids share is trained once. A failed run is recorded with the end of its log, and the others continue.
-Missing data sets are skipped.
+Missing data sets are skipped. Checkpoints, most of a run's bytes, are removed once it has finished.
 
 Next to each run's folder (config.json, log.csv, metrics.json and so on) are its record NAME.json (commit,
 machine, seconds, how each attempt ended) and its log NAME.log. --results is one CSV with a line per metric,
@@ -70,6 +70,9 @@ def parse_arguments(arguments: list | None = None) -> argparse.Namespace:
         default=[],
         metavar="FLAG",
         help="flag of the train command for all runs",
+    )
+    parser.add_argument(
+        "--keep_checkpoints", action="store_true", help="keep the checkpoints of runs that have finished"
     )
     parser.add_argument("--dry_run", action="store_true", help="list what would run, and exit")
     parsed = parser.parse_args(arguments)
@@ -163,7 +166,7 @@ def train_all(all_files: list, parsed: argparse.Namespace, command: tuple) -> in
             read_results(parsed.results)
         for files in all_files:
             files.state()
-        worker = Worker(all_files, parsed.results, ROOT, parsed.jobs, command, locks)
+        worker = Worker(all_files, parsed.results, ROOT, parsed.jobs, command, locks, parsed.keep_checkpoints)
         worker.work()
     if worker.interrupted:
         print("Stopped. The same command continues.", flush=True)

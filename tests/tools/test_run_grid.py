@@ -49,6 +49,17 @@ def test_finished_runs_are_skipped_and_nothing_is_written_again(place):
     assert (place.results.stat().st_mtime_ns, place.results.read_bytes()) == before
 
 
+@pytest.mark.parametrize("flags", [[], ["--keep_checkpoints"]])
+def test_checkpoints_of_finished_runs_are_removed_unless_they_are_to_stay(place, flags):
+    assert place.run(*flags) == 0
+    kept = sorted(path.parent.name for path in place.runs.glob("*/checkpoints"))
+    assert kept == (sorted(NAMES) if flags else [])
+    assert sorted(path.parent.name for path in place.runs.glob("*/metrics.json")) == sorted(NAMES)
+    # What a grid kept that should not have is removed by the next one.
+    assert place.run() == 0
+    assert not list(place.runs.glob("*/checkpoints"))
+
+
 def test_runs_are_selected_by_table_and_setting(monkeypatch):
     monkeypatch.chdir(ROOT)
     runs = read_grid(ROOT / "experiments/grids/paper.yaml")

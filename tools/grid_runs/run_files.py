@@ -80,6 +80,10 @@ class RunFiles:
         """Removes the folder of a run that stopped before its first checkpoint."""
         shutil.rmtree(self.folder.path)
 
+    def remove_checkpoints(self) -> None:
+        """Removes what a finished run no longer needs, most of its bytes."""
+        shutil.rmtree(self.folder.checkpoints, ignore_errors=True)
+
     def attempts(self) -> list:
         """Returns the recorded attempts as dicts, in order."""
         return (

@@ -27,7 +27,16 @@ class Worker:
         interrupted: Whether Ctrl-C or SIGTERM stopped the grid.
     """
 
-    def __init__(self, all_files: list, results: Path, root: Path, jobs: int, command: tuple, locks: tuple):
+    def __init__(
+        self,
+        all_files: list,
+        results: Path,
+        root: Path,
+        jobs: int,
+        command: tuple,
+        locks: tuple,
+        keep_checkpoints: bool = False,
+    ):
         """Reads the state of all runs.
 
         Args:
@@ -37,7 +46,9 @@ class Worker:
             jobs: Number of runs trained at the same time.
             command: The train command, to which the run's arguments are appended.
             locks: File descriptors that the children keep open.
+            keep_checkpoints: Whether those of finished runs stay.
         """
+        self._keep_checkpoints = keep_checkpoints
         self._all, self._results, self._root = all_files, results, root
         self._jobs, self._command, self._locks = jobs, command, locks
         self._machine = describe_machine()
@@ -54,6 +65,7 @@ class Worker:
         for files in finished:
             # A kill may have come between the end of a run and writing its results.
             add_results(self._results, rows_of(files))
+            self._tidy(files)
         waiting = [files for files in self._all if files not in finished]
         self._progress = Progress(
             sum(self._epochs.values()), sum(self._done.values()), len(self._all), len(finished)
@@ -129,6 +141,7 @@ class Worker:
         if done:
             rows = rows_of(files)
             add_results(self._results, rows)
+            self._tidy(files)
             figures = ", ".join(f"{row['metric']} {float(row['percent']):.2f}" for row in rows)
             self._progress.run_ended(files.run.name, f"{figures}; {took}")
         elif self.interrupted:
@@ -141,6 +154,10 @@ class Worker:
             for line in attempts[-1]["log_tail"]:
                 self._progress.line(f"    {line}")
             self._progress.line(f"    Full log: {files.log_path}")
+
+    def _tidy(self, files: RunFiles) -> None:
+        if not self._keep_checkpoints:
+            files.remove_checkpoints()
 
     def _interrupt(self, number: int, frame: object) -> None:
         self.interrupted = True
