@@ -25,6 +25,7 @@ def test_there_is_a_grid_for_the_tables_and_for_each_figure():
         "cars_part_small_batch",
         "cars_part_steps",
         "cars_part_tuning",
+        "cars_part_whitened",
         "cars_part_whitened_tuning",
         "cars_part_wrong_labels",
         "emoji_ablations",
