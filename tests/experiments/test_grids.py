@@ -35,6 +35,7 @@ def test_there_is_a_grid_for_the_tables_and_for_each_figure():
         "emoji_proximal",
         "emoji_pull",
         "emoji_regimes",
+        "emoji_rivals",
         "emoji_rivals_tuning",
         "emoji_steps",
         "emoji_table",
