@@ -1,4 +1,4 @@
-"""The page of results says what the committed figures say."""
+"""The pages of results say what the committed figures say."""
 
 import re
 import sys
@@ -9,45 +9,69 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-from grid_report import tables  # noqa: E402
+from grid_report import decomposition, tables  # noqa: E402
 from grid_report.data import ReportData  # noqa: E402
 from grid_report.page import markdown_table  # noqa: E402
 
-PAGE = ROOT / "docs/RESULTS.md"
+DOCS = ROOT / "docs"
 RESULTS = ROOT / "experiments/results"
-# Those whose tables are on the page; of those by which values were chosen it has a summary.
-SHOWN = ("emoji", "emoji_regimes")
+# Page -> results -> tables that it shows of them; of results by which values were chosen it has a summary.
+SHOWN = {
+    "RESULTS": {
+        "cars_part_whitened": (decomposition.verdict_table,),
+        "cars_part_head": (decomposition.verdict_table, decomposition.decomposition_table),
+    },
+    "results_on_cars": {
+        "cars_part_whitened": (tables.recall_table,),
+        "cars_part_head": (tables.recall_table,),
+        "cars_part_overfit": (tables.recall_table, decomposition.decomposition_table),
+    },
+    "results_on_emoji": {
+        "emoji": (tables.recall_table,),
+        "emoji_regimes": (tables.recall_table,),
+    },
+}
 
 
-def data_of(path):
+def data_of(name):
     folder = ROOT / "experiments"
-    return ReportData(path, ROOT / "no runs", folder / "paper_results.csv", folder / "grids")
+    return ReportData(
+        RESULTS / f"{name}.csv", ROOT / "no runs", folder / "paper_results.csv", folder / "grids"
+    )
 
 
-@pytest.mark.parametrize("name", SHOWN)
+def text_of(page):
+    return (DOCS / f"{page}.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", sorted({name for shown in SHOWN.values() for name in shown}))
 def test_figures_are_of_committed_code(name):
-    data = data_of(RESULTS / f"{name}.csv")
+    data = data_of(name)
     assert data.lines
     assert not any("+changes" in line["commit"] for line in data.lines)
 
 
-@pytest.mark.parametrize("name", SHOWN)
-def test_tables_are_those_of_the_report(name):
-    data, text = data_of(RESULTS / f"{name}.csv"), PAGE.read_text("utf-8")
-    shown = [tables.recall_table(data, label) for label in data.labels]
-    shown += [table for table in (tables.curve_table(data, axis) for axis in tables.AXES) if table.is_run]
+@pytest.mark.parametrize(("page", "name"), [(page, name) for page in SHOWN for name in SHOWN[page]])
+def test_tables_are_those_of_the_report(page, name):
+    data, text = data_of(name), text_of(page)
+    shown = [kind(data, label) for kind in SHOWN[page][name] for label in data.labels]
+    if page != "RESULTS":
+        shown += [table for table in (tables.curve_table(data, axis) for axis in tables.AXES) if table.is_run]
     for table in shown:
-        assert markdown_table(table) in text, f"docs/RESULTS.md lacks the table\n{markdown_table(table)}"
+        assert markdown_table(table) in text, f"docs/{page}.md lacks the table\n{markdown_table(table)}"
 
 
 def test_the_mean_of_the_losses_is_the_report_s():
-    data, text = data_of(RESULTS / "emoji.csv"), PAGE.read_text("utf-8")
-    for label in data.labels:
-        for row in tables.difference_table(data, label).rows[-2:]:
-            if row[3] != tables.NOT_RUN:
-                assert f"{row[1]} in the mean of the losses: {row[3]}" in text
+    for page, name in (("results_on_emoji", "emoji"), ("RESULTS", "cars_part_whitened")):
+        data, text = data_of(name), text_of(page)
+        for label in data.labels:
+            for row in tables.difference_table(data, label).rows[-2:]:
+                if row[3] != tables.NOT_RUN:
+                    assert f"{row[1]} in the mean of the losses: {row[3]}" in text
 
 
 def test_pictures_are_there():
-    names = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", PAGE.read_text("utf-8"))
-    assert all((PAGE.parent / name).is_file() for name in names)
+    for page in SHOWN:
+        names = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text_of(page))
+        assert names or page == "results_on_cars"
+        assert all((DOCS / name).is_file() for name in names)
