@@ -1,17 +1,13 @@
 """The pages of results say what the committed figures say."""
 
 import re
-import sys
-from pathlib import Path
 
 import pytest
+from grid_report import decomposition, tables
+from grid_report.data import ReportData
+from grid_report.page import markdown_table
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-
-from grid_report import decomposition, tables  # noqa: E402
-from grid_report.data import ReportData  # noqa: E402
-from grid_report.page import markdown_table  # noqa: E402
+from tests.experiments.grid_configs import ROOT
 
 DOCS = ROOT / "docs"
 RESULTS = ROOT / "experiments/results"
