@@ -67,7 +67,16 @@ def test_other_settings_are_paired_within_themselves(tmp_path):
     # 1 and 0.5: 0.75 +- t(0.975, 1) * 0.25.
     assert cells["PROFS - baseline"] == "+0.75 ± 3.18"
     assert (cells["PROFS + HNCM"], cells["HNCM - PROFS"]) == (tables.NOT_RUN, tables.NOT_RUN)
+    assert cells["seeds"] == "2"
     assert table_cells(table, setting="default")["PROFS - baseline"] == "+2.83 ± 0.72"
+
+
+def test_seeds_of_variants_are_counted_apart_where_they_differ(tmp_path):
+    rows = lines()
+    more = {**rows[0], "seed": "9", "run": "more"}
+    write(tmp_path, [*rows, more])
+    cells = table_cells(tables.recall_table(read(tmp_path), "emoji"), setting="default")
+    assert cells["seeds"] == "4 / 3 / 2"
 
 
 def test_differences_are_of_the_best_epoch_and_of_the_last_evaluations(tmp_path):
@@ -96,7 +105,7 @@ def test_differences_are_of_the_best_epoch_and_of_the_last_evaluations(tmp_path)
 
 PARTIAL = {
     "selection": (51.0, 52.5, 53.0),
-    "representatives": (51.5, 52.5, 54.0),
+    "representatives": (51.5, 52.5, 54.5),
     "reuse": (53.5, 53.0, 55.5),
     "pull": (50.5, 50.5, 52.5),
 }
@@ -137,6 +146,7 @@ def test_the_parts_of_profs_are_told_apart(tmp_path):
         ("contrastive", "reuse", "reuse - representatives", "3"),
         ("contrastive", "pull", "PROFS - reuse", "3"),
         ("contrastive", "pull alone", "pull - baseline", "3"),
+        ("contrastive", "M = 1, no pull", "representatives - baseline", "3"),
     ]
     for row, (one, other) in zip(
         table.rows,
@@ -146,6 +156,7 @@ def test_the_parts_of_profs_are_told_apart(tmp_path):
             (PARTIAL["reuse"], PARTIAL["representatives"]),
             (RECALLS["C-PROFS", "profs", ""], PARTIAL["reuse"]),
             (PARTIAL["pull"], RECALLS["Contrastive-Hard", "baseline", ""]),
+            (PARTIAL["representatives"], RECALLS["Contrastive-Hard", "baseline", ""]),
         ],
     ):
         interval = stats.ttest_rel(one, other).confidence_interval(0.95)

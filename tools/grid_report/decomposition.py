@@ -17,7 +17,7 @@ from grid_report.tables import (
 from grid_runs.grid_file import DEFAULT_SETTING
 
 # A part -> (the variant that has it, those without it: the first that the grid files define for the loss).
-# From selection to mining they are the steps from the baseline to PROFS + HNCM.
+# From selection to mining they are the steps from the baseline to PROFS + HNCM; the last two stand alone.
 PARTS = {
     "selection": ("selection", ("baseline",)),
     "representatives": ("representatives", ("selection", "baseline")),
@@ -25,18 +25,22 @@ PARTS = {
     "pull": ("profs", ("reuse",)),
     "mining": ("profs_hncm", ("profs",)),
     "pull alone": ("pull", ("baseline",)),
+    "M = 1, no pull": ("representatives", ("baseline",)),
 }
 _PARTS_NOTE = (
     "Percentage points; runs with the same seed are paired; mean ± half of the 95 % interval (Student's t). "
     "selection: each image of an ordinary batch takes its own hardest negatives. representatives: only one "
     "image per class acts as a query, drawn anew for every batch. reuse: for M batches the same one. pull: "
-    "the proximal penalty, in PROFS; alone: on ordinary batches. mining: HNCM."
+    "the proximal penalty, in PROFS; alone: on ordinary batches. mining: HNCM. M = 1, no pull: selection and "
+    "representatives together."
 )
 HELPS, HURTS, UNDECIDED = "helps", "hurts", "undecided at this power"
 
 
 def part_differences(data: ReportData, variants: dict, label: str, metric: str, setting: str = "") -> list:
     """Returns (part, text of the difference, `statistics.Estimate` or None) of the parts that a loss has.
+
+    A difference that is two parts for a loss without `selection` is there once.
 
     Args:
         data: The results.
@@ -50,6 +54,8 @@ def part_differences(data: ReportData, variants: dict, label: str, metric: str, 
         other = next((variant for variant in others if variant in variants), None)
         if one in variants and other is not None:
             text = f"{_name(one)} - {_name(other)}"
+            if any(text == earlier for _, earlier, _ in found):
+                continue
             found.append((part, text, difference(data, variants, label, metric, one, other, setting)))
     return found
 

@@ -57,3 +57,9 @@ def paired_difference(one: dict, other: dict) -> Optional[Estimate]:
         other: Seed to value.
     """
     return estimate([one[seed] - other[seed] for seed in sorted(set(one) & set(other))])
+
+
+def counts_text(found: list) -> str:
+    """Returns "10", or "10 / 4 / 4" if those there are (`Estimate` or None) are of unequal counts."""
+    counts = [str(item.count) for item in found if item]
+    return counts[0] if len(set(counts)) == 1 else " / ".join(counts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from grid_report.data import VARIANTS, ReportData
-from grid_report.statistics import estimate, paired_difference
+from grid_report.statistics import counts_text, estimate, paired_difference
 from grid_runs.grid_file import DEFAULT_SETTING
 from grid_runs.results import LAST_EVALUATIONS
 
@@ -168,7 +168,7 @@ def recall_table(data: ReportData, label: str) -> Table:
                 [
                     family.replace("_", " "),
                     setting or DEFAULT_SETTING,
-                    str(max((found.count for found in recalls if found), default=0)),
+                    counts_text(recalls),
                     *(found.text() if found else NOT_RUN for found in recalls),
                     *(found.text(signed=True) if found else NOT_RUN for found in changes),
                 ]
