@@ -84,7 +84,7 @@ def test_rows_are_those_of_the_paper_that_their_flag_files_name(path):
 def _rival_rows(stem, grid):
     """Returns the rows of a flag file of a loss or method that the paper does not have."""
     if stem == "contrastive":
-        return {"contrastive_all_baseline"}
+        return {"contrastive_all_baseline", "contrastive_all_profs"}
     rows = {stem} if stem.endswith("_ccp") else {f"{stem}_baseline"}
     return rows | {f"{stem}_hard"} if grid in CHOOSING else rows
 
