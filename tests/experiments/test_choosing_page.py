@@ -3,7 +3,7 @@
 import csv
 
 import pytest
-from grid_report.statistics import estimate
+from grid_report.statistics import estimate, paired_difference
 from grid_runs.results import read_results
 
 from tests.experiments.grid_configs import ROOT
@@ -39,12 +39,29 @@ GRIDS = {
 }
 # Seeds that a quality is a mean over at the least: of the losses of the paper, and of the others.
 SEEDS = {"CARS196-part-whitened": (10, 10), "emoji": (3, 3)}
+# The columns of the second table -> the data set and the setting of their runs, three seeds each.
+CONDITIONS = {
+    "batches of 16": ("CARS196-part-whitened", "condition=small_batch"),
+    "20 classes": ("CARS196-part-whitened", "condition=few_classes"),
+    "wrong labels": ("CARS196-part-wrong-labels", ""),
+}
+IN_CONDITIONS = (
+    "contrastive",
+    "contrastive, PROFS",
+    "margin",
+    "multi-similarity",
+    "SoftTriple",
+    "Proxy-Anchor",
+    "normalized softmax",
+    "SupCon",
+    "XBM, contrastive",
+)
 
 
-def rows_of_page():
-    """Returns the rows of the page's first table, lists of texts."""
+def rows_of_page(table=0):
+    """Returns the rows of one of the page's tables, lists of texts."""
     lines = PAGE.read_text("utf-8").splitlines()
-    start = next(number for number, line in enumerate(lines) if line.startswith("| method |"))
+    start = [number for number, line in enumerate(lines) if line.startswith("| method |")][table]
     rows = []
     for line in lines[start + 2 :]:
         if not line.startswith("|"):
@@ -53,28 +70,56 @@ def rows_of_page():
     return rows
 
 
-def recalls(label, table, method):
-    """Returns Recall@1 of a method's runs on test classes, in the default setting, percent."""
+def figures(names, label, method, metric="R@1", setting=""):
+    """Returns a figure of a method's runs, percent."""
     return [
         float(line["percent"])
-        for name in GRIDS[label]
+        for name in names
         for line in read_results(RESULTS / f"{name}.csv")
-        if (line["table"], line["method"], line["dataset"], line["metric"], line["setting"], line["split"])
-        == (table, method, label, "R@1", "", "test")
+        if (line["table"], line["method"], line["dataset"], line["metric"], line["setting"])
+        == (*method, label, metric, setting)
     ]
 
 
-def costs(loss, queries):
-    """Returns percent of an Inception V1 step and megabytes for 100 and for 11,318 classes, texts.
+def recalls(label, table, method):
+    """Returns Recall@1 of a method's runs on test classes, in the default setting, percent."""
+    return figures(GRIDS[label], label, (table, method))
 
-    Of a batch of 128 beside 32 images; with memory and prototypes of CCP of 32.
-    """
+
+def in_condition(name, condition):
+    """Returns Recall@1 of a method in a condition, a text: the best evaluation's, the last three's mean."""
+    (label, setting), method = CONDITIONS[condition], METHODS[name][:2]
+    best, last = (
+        figures(["cars_part_conditions"], label, method, metric, setting) for metric in ("R@1", "R@1 last3")
+    )
+    assert len(best) == len(last) == 3
+    return f"{estimate(best).text()} ({sum(last) / 3:.1f})"
+
+
+def all_negatives():
+    """Returns texts: Recall@1 of the contrastive loss with all negatives, with PROFS, what a memory adds."""
+
+    def by_seed(method):
+        return {
+            int(line["seed"]): float(line["percent"])
+            for line in read_results(RESULTS / "cars_part_whitened.csv")
+            if (line["method"], line["metric"]) == (method, "R@1")
+        }
+
+    alone, profs, memory = map(by_seed, ("Contrastive (all)", "C-PROFS (all)", "XBM (contrastive)"))
+    assert len(alone) == len(profs) == len(memory) == 10
+    found = [estimate(list(percents.values())).text() for percents in (alone, profs)]
+    return [*found, paired_difference(memory, alone).text(signed=True)]
+
+
+def costs(loss, queries):
+    """Returns texts: percent of an Inception V1 step and megabytes for 100 / 11,318 classes, of 32 images."""
     with open(RESULTS / "loss_costs.csv", newline="") as file:
-        lines = [line for line in csv.DictReader(file) if (line["loss"], line["queries"]) == (loss, queries)]
-    found = {}
-    for line in lines:
-        if loss.startswith("contrastive hard,") or line["embeddings"] == "128":
-            found.setdefault(line["num_classes"], line)
+        found = {
+            line["num_classes"]: line
+            for line in csv.DictReader(file)
+            if (line["loss"], line["queries"], line["embeddings"]) == (loss, queries, "32")
+        }
     return [
         " / ".join(f"{float(found[classes][column]):.1f}" for classes in ("100", "11318"))
         for column in ("percent_of_backbone", "megabytes")
@@ -99,6 +144,21 @@ def test_cells_are_measured(name):
     assert all(row[5:])
 
 
-def test_figures_are_of_committed_code():
-    for name in ("cars_part_whitened", "emoji_rivals"):
-        assert not any("+changes" in line["commit"] for line in read_results(RESULTS / f"{name}.csv"))
+@pytest.mark.parametrize("name", IN_CONDITIONS)
+def test_figures_in_conditions_are_measured(name):
+    (row,) = (row for row in rows_of_page(table=1) if row[0] == name)
+    assert row[1:] == [in_condition(name, condition) for condition in CONDITIONS]
+
+
+def test_the_text_has_what_a_memory_adds():
+    words = " ".join(PAGE.read_text("utf-8").split())
+    alone, profs, memory = all_negatives()
+    assert f"no memory has {alone} there, with PROFS {profs}, and the memory adds {memory}." in words
+
+
+def test_figures_are_of_committed_code_and_of_test_classes():
+    for name in ("cars_part_whitened", "cars_part_conditions", "emoji", "emoji_rivals"):
+        lines = read_results(RESULTS / f"{name}.csv")
+        assert not any("+changes" in line["commit"] for line in lines)
+        of_test_classes = [line for line in lines if line["setting"] != "condition=few_classes"]
+        assert {line["split"] for line in of_test_classes} == {"test"}
