@@ -8,12 +8,16 @@ size, whose classes are drawn uniformly and whose images are augmented as in tra
 run's best epoch. Prints Recall@1 of both in percent. The runs' folders stay as they are.
 """
 
+from __future__ import annotations
+
 import argparse
 import dataclasses
 import statistics
+import sys
 from pathlib import Path
 
 import tensorflow as tf
+from command_line import explain
 
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.pipeline import train_pipeline
@@ -21,16 +25,30 @@ from profs_tf.metrics.retrieval import recall_at_k
 from profs_tf.models.inference import embed
 from profs_tf.runs.directory import RunFolder
 from profs_tf.runs.factory import build_best_embedder, build_preprocessing, build_sampler, load_data
+from profs_tf.utils.checks import check_count
 
 
-def parse_arguments() -> argparse.Namespace:
+def parse_arguments(arguments: list | None = None) -> argparse.Namespace:
     """Reads the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="folders of finished runs")
     parser.add_argument("--batches", type=int, default=100, help="batches of an estimate (default: 100)")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
+
+
+def check_arguments(arguments: argparse.Namespace) -> None:
+    """Raises ValueError unless every folder holds a finished run and `batches` is a count."""
+    check_count("batches", arguments.batches, "Leave it out for 100.")
+    for run in arguments.runs:
+        folder = RunFolder(run)
+        missing = [path for path in (folder.config, folder.metrics) if not path.is_file()]
+        if missing:
+            raise ValueError(
+                f"RUN must be the folder of a finished run, got {run} without {missing[0].name}. "
+                "Give the --output_dir of a train command that has ended."
+            )
 
 
 def batch_norm_layers(model: tf.keras.Model) -> list:
@@ -39,10 +57,14 @@ def batch_norm_layers(model: tf.keras.Model) -> list:
 
 
 def reestimate(embedder: tf.keras.Model, batches) -> None:
-    """Sets the moving statistics to means over the batches of images."""
+    """Sets the moving statistics to means over the batches of images.
+
+    Raises:
+        ValueError: If the network has no batch normalization.
+    """
     layers = batch_norm_layers(embedder)
     if not layers:
-        raise SystemExit("`runs` must have batch normalization, and this network has none.")
+        raise ValueError("RUN must have batch normalization, got one whose network has none.")
     for number, images in enumerate(batches):
         # The mean over all batches so far, where Keras would forget the first ones.
         for layer in layers:
@@ -69,9 +91,8 @@ def recall(embedder: tf.keras.Model, test: ImageList, preprocessing) -> float:
     return recall_at_k(embed(embedder, test, preprocessing=preprocessing), test.labels, (1,))[1]
 
 
-def main() -> None:
+def evaluate(arguments: argparse.Namespace) -> None:
     """Evaluates all runs and prints."""
-    arguments = parse_arguments()
     print(f"{'run':60} before   after  change")
     changes = []
     for run in arguments.runs:
@@ -81,5 +102,16 @@ def main() -> None:
     print(f"{'mean':60} {'':6}  {'':6}  {statistics.mean(changes):+6.2f}")
 
 
+def main(arguments: list | None = None) -> int:
+    """Evaluates all runs; returns the exit code."""
+    parsed = parse_arguments(arguments)
+    try:
+        check_arguments(parsed)
+        evaluate(parsed)
+    except Exception as error:
+        return explain(error, __file__, parsed)
+    return 0
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -10,7 +10,7 @@ from tests.helpers.forked_process import run_forked
 TOOLS = Path(__file__).parents[2] / "tools"
 sys.path.insert(0, str(TOOLS))
 
-from reestimate_batch_norm import reestimate  # noqa: E402
+import reestimate_batch_norm as tool  # noqa: E402
 
 
 def test_statistics_become_means_over_the_batches():
@@ -18,7 +18,7 @@ def test_statistics_become_means_over_the_batches():
     batches = [random.normal(batch, 1 + batch, [8, 3, 3, 2]).astype("float32") for batch in range(5)]
     inner = tf.keras.Sequential([tf.keras.layers.BatchNormalization(fused=False)])
     model = tf.keras.Sequential([tf.keras.Input([3, 3, 2]), inner])
-    reestimate(model, batches)
+    tool.reestimate(model, batches)
     layer = inner.layers[0]
     np.testing.assert_allclose(layer.moving_mean, np.mean([x.mean((0, 1, 2)) for x in batches], 0), rtol=1e-5)
     np.testing.assert_allclose(
@@ -27,8 +27,28 @@ def test_statistics_become_means_over_the_batches():
 
 
 def test_a_network_without_batch_normalization_is_refused():
-    with pytest.raises(SystemExit, match="`runs` must have batch normalization"):
-        reestimate(tf.keras.Sequential([tf.keras.Input([2]), tf.keras.layers.Dense(1)]), [])
+    with pytest.raises(ValueError, match="RUN must have batch normalization"):
+        tool.reestimate(tf.keras.Sequential([tf.keras.Input([2]), tf.keras.layers.Dense(1)]), [])
+
+
+def test_all_arguments_are_checked_before_the_first_run_is_evaluated(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tool, "recalls", None)
+    for name, files in (("finished", ["config.json", "metrics.json"]), ("stopped", ["config.json"])):
+        (tmp_path / name).mkdir()
+        for file in files:
+            (tmp_path / name / file).touch()
+    for name, missing in (("nothing", "config.json"), ("stopped", "metrics.json")):
+        assert tool.main([str(tmp_path / "finished"), str(tmp_path / name)]) == 2
+        message = f"RUN must be the folder of a finished run, got {tmp_path / name} without {missing}."
+        assert capsys.readouterr().err.startswith(f"reestimate_batch_norm: {message}")
+    for batches in (0, -3):
+        assert tool.main([str(tmp_path / "finished"), f"--batches={batches}"]) == 2
+        output, errors = capsys.readouterr()
+        assert errors == (
+            f"reestimate_batch_norm: --batches must be a whole number >= 1, got {batches}. "
+            "Leave it out for 100.\n"
+        )
+        assert not output
 
 
 @pytest.mark.slow
