@@ -7,16 +7,23 @@ The wrong classes are drawn uniformly from the other training classes, the image
 seed. The labels of the test images stay right. Paths in the table are absolute; bounding boxes are kept.
 """
 
+from __future__ import annotations
+
 import argparse
 import csv
+import io
+import sys
 from pathlib import Path
 
 import numpy as np
+from command_line import check_output_file, explain
 
 from profs_tf import datasets
+from profs_tf.utils.checks import check_count
+from profs_tf.utils.files import write_atomically
 
 
-def parse_arguments() -> argparse.Namespace:
+def parse_arguments(arguments: list | None = None) -> argparse.Namespace:
     """Reads the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -26,17 +33,47 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--allow_partial_data", action="store_true", help="accept an incomplete copy")
     parser.add_argument("--share", type=float, default=0.2, help="of the training images (default: 0.2)")
     parser.add_argument("--seed", type=int, default=0, help="(default: 0)")
-    parser.add_argument("--output", type=Path, required=True, help="CSV file to write")
-    parsed = parser.parse_args()
-    if not 0.0 <= parsed.share <= 1.0:
-        parser.error(f"`share` must be in [0, 1], got {parsed.share}.")
-    return parsed
+    parser.add_argument("--output", type=Path, required=True, help="CSV file to write; must not exist")
+    return parser.parse_args(arguments)
+
+
+def check_arguments(arguments: argparse.Namespace) -> None:
+    """Raises an error unless the values are in their range and the output is a new file."""
+    if not 0.0 <= arguments.share <= 1.0:
+        raise ValueError(f"`share` must be in [0, 1], got {arguments.share}. Leave it out for 0.2.")
+    check_count("seed", arguments.seed, "Leave it out for 0.", minimum=0)
+    check_output_file("output", arguments.output)
+    if arguments.output.exists():
+        raise FileExistsError(
+            f"`output` must be a new file, got {arguments.output}, which exists. Choose another name."
+        )
+
+
+def read_images(arguments: argparse.Namespace) -> tuple:
+    """Returns (train, test) of the data set.
+
+    Raises:
+        ValueError: If there are too few classes, or the images are not files.
+        FileNotFoundError, NotADirectoryError: If the data set is not found.
+    """
+    try:
+        train, test = datasets.load(
+            arguments.dataset, arguments.data_dir, allow_partial_data=arguments.allow_partial_data
+        )
+    except ValueError as error:
+        # An argument that this tool leaves at its default.
+        raise ValueError(str(error).replace("`train_classes`", "`dataset`")) from error
+    for images in (train, test):
+        if isinstance(images.images, np.ndarray):
+            raise ValueError(
+                f"`dataset` must be image files, got {arguments.dataset}, which is in memory. Choose cub200, "
+                "cars196, sop, folder:PATH or csv:PATH."
+            )
+    return train, test
 
 
 def mislabel(images: datasets.ImageList, share: float, seed: int) -> np.ndarray:
     """Returns the labels, int64 [N], of which round(share N) are those of another class."""
-    if len(images.class_names) < 2:
-        raise SystemExit(f"`dataset` must have two training classes or more, got {images.class_names}.")
     random = np.random.default_rng(seed)
     wrong = random.choice(len(images), round(share * len(images)), replace=False)
     labels = images.labels.copy()
@@ -57,24 +94,29 @@ def rows_of(images: datasets.ImageList, labels: np.ndarray, split: str) -> list:
     return rows
 
 
-def main() -> None:
-    """Reads the data set and writes the table."""
-    arguments = parse_arguments()
-    train, test = datasets.load(
-        arguments.dataset, arguments.data_dir, allow_partial_data=arguments.allow_partial_data
-    )
-    for images in (train, test):
-        if isinstance(images.images, np.ndarray):
-            raise SystemExit(f"`dataset` must be image files, got {arguments.dataset}, which is in memory.")
-    labels = mislabel(train, arguments.share, arguments.seed)
-    rows = rows_of(train, labels, "train") + rows_of(test, test.labels, "test")
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    with open(arguments.output, "w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    print(f"{np.sum(labels != train.labels)} of {len(train)} training labels are wrong: {arguments.output}")
+def write_table(path: Path, rows: list) -> None:
+    """Writes the lines as a CSV file, in one step."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, text.getvalue())
+
+
+def main(arguments: list | None = None) -> int:
+    """Reads the data set and writes the table; returns the exit code."""
+    parsed = parse_arguments(arguments)
+    try:
+        check_arguments(parsed)
+        train, test = read_images(parsed)
+        labels = mislabel(train, parsed.share, parsed.seed)
+        write_table(parsed.output, rows_of(train, labels, "train") + rows_of(test, test.labels, "test"))
+    except Exception as error:
+        return explain(error, __file__, parsed)
+    print(f"{np.sum(labels != train.labels)} of {len(train)} training labels are wrong: {parsed.output}")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,9 @@ from profs_tf import datasets
 from tests.helpers.forked_process import run_forked
 
 TOOL = Path(__file__).parents[2] / "tools" / "mislabel.py"
+sys.path.insert(0, str(TOOL.parent))
+
+import mislabel  # noqa: E402
 
 
 @pytest.fixture
@@ -34,12 +38,31 @@ def test_the_share_of_the_training_images_gets_other_classes(pictures, tmp_path)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--dataset=emoji"], "`dataset` must be image files, got emoji"),
-        (["--dataset=emoji", "--share=1.5"], "`share` must be in [0, 1], got 1.5."),
+        (["--dataset=emoji"], "--dataset must be image files, got emoji"),
+        (["--dataset=emoji", "--share=1.5"], "--share must be in [0, 1], got 1.5."),
+        (["--dataset=emoji", "--seed=-1"], "--seed must be a whole number >= 0, got -1."),
+        (["--dataset=wrong"], "--dataset must be one of emoji, cub200, "),
+        (
+            ["--dataset=folder:nothing"],
+            "--dataset must be a folder with a sub-folder for each class, got nothing",
+        ),
+        (["--dataset=folder:two"], "--dataset needs at least 4 classes to split, got 2 in"),
+        (["--dataset=emoji", "--output=two"], "--output must be a file, got two, a folder."),
     ],
 )
-def test_what_cannot_be_done_is_refused(arguments, message, tmp_path):
-    result = run_forked(TOOL, *arguments, f"--output={tmp_path / 'wrong.csv'}")
-    assert result.returncode != 0
-    assert message in result.stderr
+def test_what_cannot_be_done_is_refused(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in "ab":
+        (tmp_path / "two" / name).mkdir(parents=True)
+        Image.new("RGB", (4, 4)).save(tmp_path / "two" / name / "0.png")
+    assert mislabel.main(["--output=wrong.csv", *arguments]) == 2
+    assert capsys.readouterr().err.startswith(f"mislabel: {message}")
     assert not (tmp_path / "wrong.csv").exists()
+
+
+def test_an_existing_file_is_kept_even_if_it_is_the_data_set(tmp_path, capsys):
+    table = tmp_path / "x.csv"
+    table.write_text("mine")
+    assert mislabel.main([f"--dataset=csv:{table}", f"--output={table}"]) == 2
+    assert "--output must be a new file, got" in capsys.readouterr().err
+    assert table.read_text() == "mine"
