@@ -12,8 +12,11 @@ median times, ratios and the memory that a loss keeps (weights with Adam's two m
 and exits with status 1 if a ratio exceeds --target.
 """
 
+from __future__ import annotations
+
 import argparse
 import csv
+import io
 import statistics
 import sys
 import time
@@ -21,11 +24,29 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
+from command_line import explain
 
 import profs_tf as profs
+from profs_tf import backbones
+from profs_tf.utils.checks import check_count, check_finite_at_least
+from profs_tf.utils.files import check_file_output, write_atomically
+
+COLUMNS = (
+    "loss",
+    "queries",
+    "embeddings",
+    "num_classes",
+    "backbone",
+    "images",
+    "milliseconds",
+    "backbone_milliseconds",
+    "percent_of_backbone",
+    "step_to_contrastive",
+    "megabytes",
+)
 
 
-def parse_arguments() -> argparse.Namespace:
+def parse_arguments(arguments: list | None = None) -> argparse.Namespace:
     """Reads the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -40,7 +61,20 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=9, help="measurements of each (default: 9)")
     parser.add_argument("--target", type=float, default=0.05, help="largest good ratio (default: 0.05)")
     parser.add_argument("--results", type=Path, help="CSV file to which the lines are added")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
+
+
+def check_arguments(arguments: argparse.Namespace) -> None:
+    """Raises an error unless everything can be measured, and the lines can be added to the CSV."""
+    for name in ("batch_size", "embedding_dim", "memory", "images", "image_size", "repeats"):
+        check_count(name, getattr(arguments, name), "Leave it out for the default.")
+    check_count("num_classes", arguments.num_classes, "Leave it out for 100.", minimum=2)
+    check_finite_at_least("target", arguments.target, 0.0)
+    smallest = backbones.get(arguments.backbone).min_size
+    check_count("image_size", arguments.image_size, f"{arguments.backbone} needs it.", minimum=smallest)
+    if arguments.results is not None:
+        check_file_output("results", arguments.results)
+        read_lines(arguments.results)
 
 
 def every_loss(num_classes: int, embedding_dim: int) -> dict:
@@ -135,14 +169,38 @@ def kept_megabytes(loss) -> float:
     return (sum(sizes) + 2 * sum(trained)) / 1e6
 
 
+def read_lines(path: Path) -> str:
+    """Returns the text of a CSV file with the columns of this tool; "" if it is empty or does not exist.
+
+    Raises:
+        ValueError: If it has other columns.
+    """
+    try:
+        text = path.read_text("utf-8") if path.exists() else ""
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"`results` must be a CSV file, got {path}: {error}. Choose another file."
+        ) from error
+    header = text.partition("\n")[0]
+    if text and header != ",".join(COLUMNS):
+        raise ValueError(
+            f"`results` must have the columns {','.join(COLUMNS)}, got {path} with {header}. "
+            "Choose another file."
+        )
+    return text
+
+
 def add_lines(path: Path, lines: list) -> None:
-    """Adds measured lines, dicts with the same keys, to a CSV file."""
-    is_new = not path.exists()
-    with open(path, "a", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(lines[0]), lineterminator="\n")
-        if is_new:
-            writer.writeheader()
-        writer.writerows(lines)
+    """Adds measured lines, dicts with the keys `COLUMNS`, to a CSV file."""
+    before = read_lines(path)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    if not before:
+        writer.writeheader()
+    writer.writerows(lines)
+    # The last line of a file that was written by hand may not end.
+    ended = before if before.endswith("\n") or not before else before + "\n"
+    write_atomically(path, ended + text.getvalue())
 
 
 def lines_of(rows: list, times: dict, arguments) -> list:
@@ -169,9 +227,8 @@ def lines_of(rows: list, times: dict, arguments) -> list:
     ]
 
 
-def main() -> None:
-    """Measures and prints."""
-    arguments = parse_arguments()
+def measure_all(arguments: argparse.Namespace) -> list:
+    """Measures and prints; returns the names of what costs more than the target."""
     # Each loss has two functions, each traced once; TensorFlow warns of retracing nevertheless.
     tf.get_logger().setLevel("ERROR")
     sizes = arguments.num_classes, arguments.embedding_dim
@@ -200,9 +257,22 @@ def main() -> None:
             over.append(name)
     if arguments.results:
         add_lines(arguments.results, lines)
+    return over
+
+
+def main(arguments: list | None = None) -> int:
+    """Measures all losses; returns the exit code."""
+    parsed = parse_arguments(arguments)
+    try:
+        check_arguments(parsed)
+        over = measure_all(parsed)
+    except Exception as error:
+        return explain(error, __file__, parsed)
     if over:
-        sys.exit(f"Above {arguments.target:.1%}: {', '.join(over)}.")
+        print(f"Above {parsed.target:.1%}: {', '.join(over)}.", file=sys.stderr)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
