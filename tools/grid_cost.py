@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 from backbone_table import flops
+from command_line import explain
 from grid_runs.grid_file import DEFAULT_SETTING, read_grid, selected
 
 from profs_tf import backbones
@@ -30,6 +31,7 @@ from profs_tf.datasets.cars196 import CARS196
 from profs_tf.datasets.cub200 import CUB200
 from profs_tf.datasets.official_split import OfficialDataset
 from profs_tf.datasets.sop import SOP
+from profs_tf.utils.checks import check_finite_above
 
 ROOT = Path(__file__).resolve().parent.parent
 _SETS = {dataset.name: dataset for dataset in (CUB200, CARS196, SOP)}
@@ -107,10 +109,19 @@ def memory(backbone: str, config: Config) -> int:
 
 
 def lines(runs: list, tflops: float) -> list:
-    """Returns the lines of the table."""
+    """Returns the lines of the table.
+
+    Raises:
+        ValueError: If a run has a wrong flag, or trains on another data set than those of the paper.
+    """
     groups = {}
     for run in runs:
         config = run.config(Path("runs"))
+        if config.dataset not in _SETS:
+            raise ValueError(
+                f"`grid` must train on {', '.join(_SETS)}, whose numbers of images are known, got "
+                f"{config.dataset}. Choose another grid."
+            )
         groups.setdefault((run.dataset, config.backbone), []).append(config)
     networks = {(backbone, of_group[0].image_crop): of_group[0] for (_, backbone), of_group in groups.items()}
     forward = {key: flops(key[0], key[1]) for key in networks}
@@ -127,15 +138,29 @@ def lines(runs: list, tflops: float) -> list:
     return found
 
 
+def estimate(grid: Path, tflops: float, table: str | None, setting: str) -> list:
+    """Returns the lines of a grid's table.
+
+    Raises:
+        ValueError: If an argument is out of range, or the grid does not have what it asks for.
+    """
+    check_finite_above("tflops", tflops, 0.0)
+    return lines(selected(read_grid(grid), table, setting), tflops)
+
+
 def main(arguments: list | None = None) -> int:
-    """Prints the table."""
+    """Prints the table; returns the exit code."""
     parsed = parse_arguments(arguments)
     grid = parsed.grid.resolve()
     # Flag files name each other relative to the repository.
     os.chdir(ROOT)
+    try:
+        rows = estimate(grid, parsed.tflops, parsed.table, parsed.setting)
+    except Exception as error:
+        return explain(error, __file__, parsed)
     print("| data set | network | GFLOPs an image | hours per run | GB per run | runs | hours |")
     print("|---|---|---:|---:|---:|---:|---:|")
-    print("\n".join(lines(selected(read_grid(grid), parsed.table, parsed.setting), parsed.tflops)))
+    print("\n".join(rows))
     return 0
 
 

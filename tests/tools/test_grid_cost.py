@@ -1,5 +1,6 @@
 """The estimates of a grid's cost against sums made by hand."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -48,3 +49,28 @@ def test_the_paper_s_table_is_that_of_the_experiments_page(monkeypatch, capsys):
         assert float(shown[6].strip(" |")) == pytest.approx(
             float(cells[6].strip(" |")) * float(shown[2]), rel=0.2, abs=3
         )
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--tflops=0", "--tflops must be > 0 and finite, got 0.0."),
+        ("--tflops=nan", "--tflops must be > 0 and finite, got nan."),
+        ("--table=zz", "--table must be one of 1; 2, got zz."),
+        ("--grid=nothing.yaml", r"--grid must be a file, got .*nothing\.yaml, which does not exist\."),
+        ("--grid=experiments/grids", r"--grid must be a file, got .*grids, a folder\."),
+        ("--grid=README.md", r"--grid must be a YAML file, got .*README\.md: "),
+        (
+            "--grid=experiments/grids/emoji_table.yaml",
+            "--grid must train on cub200, cars196, sop, .* got emoji",
+        ),
+    ],
+)
+def test_arguments_are_checked_before_a_network_is_built(argument, message, monkeypatch, capsys):
+    monkeypatch.chdir(TOOLS.parent)
+    for name in ("flops", "memory"):
+        monkeypatch.setattr(tool, name, None)
+    assert tool.main([argument]) == 2
+    output, errors = capsys.readouterr()
+    assert (output, errors.count("\n")) == ("", 1)
+    assert re.match(f"grid_cost: {message}", errors)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 from absl import flags
+from command_line import check_input_file
 
 from profs_tf import train
 from profs_tf.cli import config_flags
@@ -118,13 +119,15 @@ def read_grid(path: Path, more_flags: tuple = (), data_dirs: dict | None = None)
         data_dirs: Name of a data set to its folder, for `--data_dir`.
 
     Raises:
-        ValueError: If the file is not YAML, or malformed.
-        FileNotFoundError: If it does not exist.
+        ValueError: If the file does not exist, is not YAML, or is malformed.
     """
+    check_input_file("grid", path, "The grids are in experiments/grids.")
     try:
         grid = yaml.load(Path(path).read_text("utf-8"), _Loader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"`grid` must be a YAML file, got {path}: {error}") from error
+        # An error of YAML has several lines.
+        reason = " ".join(str(error).split())
+        raise ValueError(f"`grid` must be a YAML file, got {path}: {reason}.") from error
     _check_keys(path, "The grid", grid, _KEYS, {"data_sets", "rows", "seeds"})
     for name in ("data_sets", "rows"):
         _check_mapping(path, f"`{name}`", grid[name])
