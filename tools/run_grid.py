@@ -18,7 +18,7 @@ Next to each run's folder (config.json, log.csv, metrics.json and so on) are its
 machine, seconds, how each attempt ended) and its log NAME.log. --results is one CSV with a line per metric,
 which starts with the columns of experiments/paper_results.csv; tools/report.py shows it.
 
-Exit codes: 0 success, 1 some runs failed, 2 usage error, 130 interrupted.
+Exit codes: 0 success, 1 some runs or the machine failed (a full disk), 2 usage error, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ import re
 import sys
 from pathlib import Path
 
+from command_line import check_output_file, explain
 from grid_runs.grid_file import read_grid, selected
 from grid_runs.locks import lock
 from grid_runs.results import read_results
 from grid_runs.run_files import RunFiles
 from grid_runs.worker import TRAIN, Worker
 
-from profs_tf.cli.exit_codes import FAILURE, INTERRUPTED, USAGE_ERROR
+from profs_tf.cli.exit_codes import FAILURE, INTERRUPTED
 from profs_tf.runs.factory import load_data
+from profs_tf.utils.files import check_folder_output
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -77,14 +79,14 @@ def parse_arguments(arguments: list | None = None) -> argparse.Namespace:
     parser.add_argument("--dry_run", action="store_true", help="list what would run, and exit")
     parsed = parser.parse_args(arguments)
     if parsed.jobs < 1:
-        parser.error(f"`jobs` must be >= 1, got {parsed.jobs}.")
+        parser.error(f"--jobs must be >= 1, got {parsed.jobs}.")
     wrong = [text for text in parsed.data_dir if "=" not in text]
     if wrong:
-        parser.error(f"`data_dir` must be NAME=FOLDER, got {wrong[0]}.")
+        parser.error(f"--data_dir must be NAME=FOLDER, got {wrong[0]}.")
     try:
         parsed.only = re.compile(parsed.only)
     except re.error as error:
-        parser.error(f"`only` must be a regular expression, got {parsed.only!r}: {error}.")
+        parser.error(f"--only must be a regular expression, got {parsed.only!r}: {error}.")
     return parsed
 
 
@@ -106,6 +108,8 @@ def main(arguments: list | None = None, command: tuple = TRAIN) -> int:
     # Flag files name each other relative to the repository.
     os.chdir(ROOT)
     try:
+        check_folder_output("runs_dir", parsed.runs_dir)
+        check_output_file("results", parsed.results)
         every = read_grid(parsed.grid, tuple(parsed.flag), data_dirs)
         every = selected(every, parsed.table, parsed.setting)
         runs = [run for run in every if parsed.only.search(run.name)]
@@ -121,9 +125,8 @@ def main(arguments: list | None = None, command: tuple = TRAIN) -> int:
             list_runs(all_files)
             return 0
         return train_all(all_files, parsed, command)
-    except (ValueError, OSError) as error:
-        print(f"run_grid: {error}", file=sys.stderr)
-        return USAGE_ERROR
+    except Exception as error:
+        return explain(error, __file__, parsed)
 
 
 def with_data(runs: list, runs_dir: Path) -> list:

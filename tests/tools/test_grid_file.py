@@ -50,7 +50,7 @@ def test_a_row_named_twice_is_refused(tmp_path, capsys):
     path = tmp_path / "grid.yaml"
     path.write_text("rows:\n  one: {}\n  one: {}\n")
     assert run_grid.main([f"--grid={path}", "--dry_run"]) == 2
-    assert re.search("`grid` must be a YAML file, got .*'one' is there twice", capsys.readouterr().err)
+    assert re.search("--grid must be a YAML file, got .*'one' is there twice", capsys.readouterr().err)
 
 
 def test_axes_are_combined_and_what_they_leave_alone_is_not_named(tmp_path):

@@ -43,6 +43,8 @@ def test_a_cell_that_is_none_is_refused(tmp_path, name, value, message):
             "25 cells a line, got another number in line 2",
         ),
         (b"\xff\xfe\x00", "must be a CSV file"),
+        (b"", r"results\.csv, which is empty\. Choose another file\."),
+        (b"\n1,2\n", "results.csv with an empty first line"),
     ],
 )
 def test_a_broken_results_file_is_refused(tmp_path, content, message):

@@ -156,7 +156,7 @@ def test_a_data_set_that_is_not_there_is_left_out(tmp_path, monkeypatch, capsys)
 
 def test_a_pattern_that_no_run_has_is_refused(place, capsys):
     assert place.run("--only=zzz") == 2
-    assert "`only` must match one of 4 runs, got zzz. One is small-one-seed0." in capsys.readouterr().err
+    assert "--only must match one of 4 runs, got zzz. One is small-one-seed0." in capsys.readouterr().err
 
 
 def test_a_results_file_of_another_form_is_refused_before_anything_runs(place, capsys):
@@ -164,7 +164,34 @@ def test_a_results_file_of_another_form_is_refused_before_anything_runs(place, c
     place.results.write_text("")
     assert place.run() == 2
     assert place.calls() == []
-    assert "`results` must have the columns" in capsys.readouterr().err
+    assert "--results must have the columns" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [[], ["--dry_run"]])
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        (
+            "--grid=FOLDER/nothing.yaml",
+            "--grid must be a file, got FOLDER/nothing.yaml, which does not exist.",
+        ),
+        ("--grid=FOLDER", "--grid must be a file, got FOLDER, a folder."),
+        ("--runs_dir=FOLDER/file", "--runs_dir must be a folder, got FOLDER/file, a file."),
+        (
+            "--results=FOLDER/file/x.csv",
+            "--results must be a file in a folder, got FOLDER/file/x.csv: FOLDER/file",
+        ),
+        ("--results=FOLDER", "--results must be a file, got FOLDER, a folder."),
+    ],
+)
+def test_a_path_that_cannot_be_is_refused_before_anything_runs(place, argument, message, more, capsys):
+    (place.root / "file").touch()
+    before = sorted(place.root.rglob("*"))
+    assert place.run(argument.replace("FOLDER", str(place.root)), *more) == 2
+    output, errors = capsys.readouterr()
+    assert (output, errors.count("\n")) == ("", 1)
+    assert errors.startswith(f"run_grid: {message.replace('FOLDER', str(place.root))}")
+    assert sorted(place.root.rglob("*")) == before
 
 
 def test_a_wrong_flag_is_refused_before_anything_runs(place, capsys):

@@ -139,9 +139,10 @@ def read_results(path: Path) -> list:
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
             if tuple(reader.fieldnames or ()) != COLUMNS:
+                header = ",".join(reader.fieldnames or ()) or "an empty first line"
+                found = f"{path} with {header}" if reader.line_num else f"{path}, which is empty"
                 raise ValueError(
-                    f"`results` must have the columns {','.join(COLUMNS)}, got {path} with "
-                    f"{','.join(reader.fieldnames or ())}. Choose another file."
+                    f"`results` must have the columns {','.join(COLUMNS)}, got {found}. Choose another file."
                 )
             lines = []
             for line in reader:
