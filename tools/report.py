@@ -15,14 +15,16 @@ import re
 import sys
 from pathlib import Path
 
+from command_line import check_input_file, check_input_folder, explain
 from grid_report import decomposition, plots, tables
 from grid_report.data import ReportData
 from grid_report.page import Page
 
-from profs_tf.cli.exit_codes import USAGE_ERROR
-from profs_tf.utils.files import write_atomically
+from profs_tf.utils.files import check_folder_output, write_atomically
 
 ROOT = Path(__file__).resolve().parent.parent
+# What a grid writes, which may not be there yet unless its flag is given.
+_OF_GRID = {"results": "runs/results.csv", "runs_dir": "runs/grid"}
 
 
 def parse_arguments(arguments: list | None = None) -> argparse.Namespace:
@@ -30,15 +32,33 @@ def parse_arguments(arguments: list | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
+    for name, text in (("results", "the CSV of run_grid.py"), ("runs_dir", "folder of the runs")):
+        default = _OF_GRID[name]
+        parser.add_argument(f"--{name}", type=Path, help=f"{text} ({default}, which may not be there yet)")
     for name, default, text in (
-        ("results", "runs/results.csv", "the CSV of run_grid.py"),
-        ("runs_dir", "runs/grid", "folder of the runs"),
         ("output_dir", "runs/report", "folder to write to"),
         ("paper", "experiments/paper_results.csv", "the CSV of the paper's figures"),
         ("grids", "experiments/grids", "folder of the grid files, which define the rows"),
     ):
         parser.add_argument(f"--{name}", type=Path, default=ROOT / default, help=f"{text} ({default})")
     return parser.parse_args(arguments)
+
+
+def check_arguments(arguments: argparse.Namespace) -> None:
+    """Raises an error unless the inputs exist and the output can be written; fills in what a grid writes."""
+    for name, check, cure in (
+        ("results", check_input_file, "run_grid.py writes it when its first run has finished."),
+        ("runs_dir", check_input_folder, "It is the --runs_dir of run_grid.py."),
+    ):
+        default = ROOT / _OF_GRID[name]
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, default)
+            if not default.exists():
+                continue
+        check(name, getattr(arguments, name), cure)
+    check_input_file("paper", arguments.paper, "Leave it out for experiments/paper_results.csv.")
+    check_input_folder("grids", arguments.grids, "Leave it out for experiments/grids.")
+    check_folder_output("output_dir", arguments.output_dir / "pictures")
 
 
 def build_page(data: ReportData) -> Page:
@@ -84,23 +104,32 @@ def add(page: Page, data: ReportData, title: str, draw, subjects: list | None = 
     page.add_pictures(title, pictures)
 
 
+def write_report(arguments: argparse.Namespace) -> None:
+    """Reads everything and writes the report."""
+    data = ReportData(arguments.results, arguments.runs_dir, arguments.paper, arguments.grids)
+    if not data.lines:
+        found = "has no line" if arguments.results.exists() else "does not exist yet"
+        print(
+            f"report: {arguments.results} {found}: no run has finished. Every result is shown as not run.",
+            file=sys.stderr,
+        )
+    page = build_page(data)
+    folder = arguments.output_dir / "pictures"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, png in page.pictures.items():
+        (folder / name).write_bytes(png)
+    write_atomically(arguments.output_dir / "report.md", page.markdown())
+    write_atomically(arguments.output_dir / "report.html", page.html())
+
+
 def main(arguments: list | None = None) -> int:
     """Writes the report; returns the exit code."""
     parsed = parse_arguments(arguments)
     try:
-        data = ReportData(parsed.results, parsed.runs_dir, parsed.paper, parsed.grids)
-        if not data.lines:
-            print(f"report: no finished run yet in {parsed.results}.", file=sys.stderr)
-        page = build_page(data)
-        folder = parsed.output_dir / "pictures"
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, png in page.pictures.items():
-            (folder / name).write_bytes(png)
-        write_atomically(parsed.output_dir / "report.md", page.markdown())
-        write_atomically(parsed.output_dir / "report.html", page.html())
-    except (ValueError, OSError) as error:
-        print(f"report: {error}", file=sys.stderr)
-        return USAGE_ERROR
+        check_arguments(parsed)
+        write_report(parsed)
+    except Exception as error:
+        return explain(error, __file__, parsed)
     print(f"{parsed.output_dir / 'report.html'}\n{parsed.output_dir / 'report.md'}")
     return 0
 

@@ -11,6 +11,8 @@ from PIL import Image
 
 from tests.tools.report_place import RECALLS, ROOT, arguments, lines, read, table_cells, write, write_logs
 
+INPUTS = {"paper": "experiments/paper_results.csv", "grids": "experiments/grids"}
+
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
@@ -189,8 +191,15 @@ def test_pictures_are_written_for_markdown(written):
     assert len(set(widths)) == 1
 
 
-def test_nothing_run_makes_a_report_of_nothing(tmp_path, capsys):
-    assert report.main(arguments(tmp_path)) == 0
+@pytest.mark.parametrize("has_header", [False, True])
+def test_nothing_run_makes_a_report_of_nothing(has_header, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(report, "ROOT", tmp_path)
+    words = [f"--{name}={ROOT / path}" for name, path in INPUTS.items()]
+    if has_header:
+        # As a grid leaves it whose only run was removed; the folder is not the default one.
+        write(tmp_path, [])
+        words.append(f"--results={tmp_path / 'results.csv'}")
+    assert report.main([*words, f"--output_dir={tmp_path / 'report'}"]) == 0
     text = (tmp_path / "report" / "report.html").read_text("utf-8")
     ElementTree.fromstring(text.partition("\n")[2])
     # Three data sets, two curves, the machines.
@@ -199,24 +208,63 @@ def test_nothing_run_makes_a_report_of_nothing(tmp_path, capsys):
     assert "0 finished runs" in text
     output = capsys.readouterr()
     assert "report.html" in output.out
-    assert "no finished run yet in" in output.err
+    found = "results.csv has no line" if has_header else "results.csv does not exist yet"
+    assert f"{found}: no run has finished. Every result is shown as not run.\n" in output.err
 
 
-def test_a_file_of_another_form_is_refused(tmp_path, capsys):
-    (tmp_path / "results.csv").write_text("a,b\n1,2\n")
-    assert report.main(arguments(tmp_path)) == 2
-    assert "`results` must have the columns" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "--results=nothing.csv",
+            "--results must be a file, got nothing.csv, which does not exist. run_grid.py",
+        ),
+        ("--results=grids", "--results must be a file, got grids, a folder."),
+        (
+            "--results=empty.csv",
+            "--results must have the columns table,.* got empty.csv, which is empty. Choose",
+        ),
+        ("--results=other.csv", "--results must have the columns table,.* got other.csv with a,b. Choose"),
+        ("--runs_dir=nowhere", "--runs_dir must be a folder, got nowhere, which does not exist. It is"),
+        ("--runs_dir=empty.csv", "--runs_dir must be a folder, got empty.csv, a file."),
+        ("--runs_dir=records", "--runs_dir must hold the records of run_grid.py alone, got records/x.json"),
+        (
+            "--paper=nothing.csv",
+            "--paper must be a file, got nothing.csv, which does not exist. Leave it out",
+        ),
+        ("--paper=other.csv", "--paper must be a CSV file with the columns table,.* got other.csv: 'table'."),
+        ("--paper=empty.csv", "--paper must be a CSV file with the columns table,.*: it has no line."),
+        ("--grids=nowhere", "--grids must be a folder, got nowhere, which does not exist. Leave it out"),
+        ("--grids=grids", "--grids must hold grid files alone, got grids/bad.yaml: "),
+        ("--output_dir=empty.csv", "--output_dir must be a folder, got empty.csv/pictures: .* is a file."),
+    ],
+)
+def test_what_cannot_be_read_or_written_is_named_and_nothing_is_written(
+    words, message, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, lines())
+    for folder, file, content in (
+        (".", "empty.csv", ""),
+        (".", "other.csv", "a,b\n1,2\n"),
+        ("grids", "bad.yaml", "- a\n- b\n"),
+        ("records", "x.json", "{}"),
+        ("runs", "x.json", '{"attempts": []}'),
+    ):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / file).write_text(content)
+    before = sorted(tmp_path.rglob("*"))
+    assert report.main([*arguments(tmp_path), words]) == 2
+    output, errors = capsys.readouterr()
+    assert (output, errors.count("\n")) == ("", 1)
+    assert re.match(f"report: {message}", errors)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_figure_that_two_runs_give_is_refused(tmp_path, capsys):
+    (tmp_path / "runs").mkdir()
     write(tmp_path, [*lines(), *({**line, "run": "again", "percent": "99"} for line in lines()[:1])])
     assert report.main(arguments(tmp_path)) == 2
-    message = "`results` must have each figure once, got Contrastive-Hard on emoji, seed 0, R@1 from"
+    message = "--results must have each figure once, got Contrastive-Hard on emoji, seed 0, R@1 from"
     assert message in capsys.readouterr().err
     assert not (tmp_path / "report").exists()
-
-
-def test_a_missing_folder_of_grids_is_refused(tmp_path, capsys):
-    write(tmp_path, lines())
-    assert report.main([*arguments(tmp_path), f"--grids={tmp_path / 'nowhere'}"]) == 2
-    assert "`grids` must be the folder of the grid files" in capsys.readouterr().err

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import yaml
-from grid_runs.results import LAST_EVALUATIONS, read_results
+from grid_runs.results import LAST_EVALUATIONS, PAPER_COLUMNS, read_results
 
 from profs_tf.runs.log import read_log
 
@@ -111,11 +111,20 @@ def _check_once(path: Path, lines: list) -> None:
 
 
 def _read_paper(path: Path) -> dict:
-    with open(path, encoding="utf-8", newline="") as file:
-        return {
-            (row["table"], row["method"], row["dataset"], row["metric"]): float(row["percent"])
-            for row in csv.DictReader(file)
-        }
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            figures = {
+                (row["table"], row["method"], row["dataset"], row["metric"]): float(row["percent"])
+                for row in csv.DictReader(file)
+            }
+        if not figures:
+            raise ValueError("it has no line")
+        return figures
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        raise ValueError(
+            f"`paper` must be a CSV file with the columns {','.join(PAPER_COLUMNS)}, got {path}: {error}. "
+            "Leave it out for experiments/paper_results.csv."
+        ) from error
 
 
 def _read_families(folder: Path, order: list) -> dict:
@@ -123,15 +132,13 @@ def _read_families(folder: Path, order: list) -> dict:
 
     Those whose rows are in `order` come first, as they come there.
     """
-    if not folder.is_dir():
-        raise ValueError(f"`grids` must be the folder of the grid files, got {folder}.")
     families, names = {}, (*VARIANTS, *PARTIAL_VARIANTS)
     for path in sorted(folder.glob("*.yaml")):
-        for row_name, row in yaml.safe_load(path.read_text("utf-8"))["rows"].items():
+        for row_name, row in _read_rows(path).items():
             for variant in sorted(names, key=len, reverse=True):
                 if row_name.endswith(f"_{variant}"):
                     family = families.setdefault(row_name[: -len(variant) - 1], {})
-                    family[variant] = (str(row["table"]), row["method"])
+                    family[variant] = row
                     break
     positions = {row: position for position, row in enumerate(order)}
     first = {
@@ -144,10 +151,28 @@ def _read_families(folder: Path, order: list) -> dict:
     }
 
 
+def _read_rows(path: Path) -> dict:
+    """Returns {name: (table, method)} of the rows of a grid file."""
+    try:
+        rows = yaml.safe_load(path.read_text("utf-8"))["rows"]
+        return {name: (str(row["table"]), row["method"]) for name, row in rows.items()}
+    except (AttributeError, KeyError, TypeError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"`grids` must hold grid files alone, got {path}: {reason}. run_grid.py --dry_run tells more."
+        ) from error
+
+
 def _read_failures(runs_dir: Path, finished: set) -> list:
     failures = []
     for path in sorted(runs_dir.glob("*.json")):
-        attempts = json.loads(path.read_text("utf-8"))["attempts"]
+        try:
+            attempts = json.loads(path.read_text("utf-8"))["attempts"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"`runs_dir` must hold the records of run_grid.py alone, got {path}, which is none. Choose "
+                "the --runs_dir of run_grid.py."
+            ) from error
         last = attempts[-1] if attempts else {}
         if path.stem not in finished and last.get("exit_code") not in (None, 0, _SIGNAL_EXIT):
             failures.append((path.stem, last))
