@@ -25,7 +25,8 @@ class CcpOptions:
 
     ccp_prototypes: Optional[int] = option(
         None,
-        "K, prototypes of each training class. Default: 8; 4 were published for classes of few images (SOP).",
+        "K, prototypes of each training class. A class with fewer images has all of them, and some more than "
+        "once. Default: 8; 4 were published for classes of few images (SOP).",
         minimum=1,
     )
     ccp_pool_size: Optional[int] = option(

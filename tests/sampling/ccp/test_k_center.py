@@ -47,3 +47,14 @@ def test_a_pool_is_drawn_without_replacement_from_each_class():
     np.testing.assert_array_equal(pool, draw_pool(table, 3, 1, 4))
     assert not np.array_equal(pool, draw_pool(table, 3, 2, 4))
     assert not np.array_equal(pool, draw_pool(table, 4, 1, 4))
+
+
+def test_a_class_of_fewer_images_than_prototypes_has_them_all_and_some_again():
+    table = ClassTable(np.repeat([0, 1], [3, 9]))
+    pool = draw_pool(table, seed=0, projection_index=0, pool_size=8)
+    points = np.random.default_rng(0).normal(size=[12, 4])
+    for covered in (None, np.ones([2, 5, 4])):
+        chosen = np.take_along_axis(pool, greedy_k_center(points[pool], 5, covered), axis=1)
+        assert sorted(set(chosen[0, :3])) == [0, 1, 2]
+        assert set(chosen[0, 3:]) <= {0, 1, 2}
+        assert len(set(chosen[1])) == 5
