@@ -134,7 +134,10 @@ def unused(config: Config, given_values: dict[str, Any]) -> str:
     elif "representative_pairs" not in losses.options(config.loss):
         names = (*names, *_OF_QUERIES)
         setting = f"--method={config.method} --loss={config.loss}"
-    listed = ", ".join(f"{name}={getattr(config, name)}" for name in names if name in given_values)
+    # Method and loss may both leave a flag without effect.
+    listed = ", ".join(
+        f"{name}={getattr(config, name)}" for name in dict.fromkeys(names) if name in given_values
+    )
     return f"unused with {setting}: {listed}{in_force}" if listed else ""
 
 

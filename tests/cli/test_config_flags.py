@@ -33,6 +33,11 @@ def test_flags_without_effect_are_named():
         "unused with --method=ccp: steps_per_projection=3, proximal_weight=0.5, hard_classes_per_seed=2"
         "; in force: ccp_proximal_weight=0.0002"
     )
+    both = {"representative_uses": 3, "proximal_weight": 0.5}
+    assert config_flags.unused(Config(**both, method="ccp", loss="cos_face"), both) == (
+        "unused with --method=ccp --loss=cos_face: representative_uses=3, proximal_weight=0.5"
+        "; in force: ccp_proximal_weight=0.0002"
+    )
     plateau = {"projection_end": "plateau", "mining_lag": 2}
     assert config_flags.unused(Config(**plateau), plateau) == ""
     assert config_flags.unused(Config(**plateau, method="baseline"), plateau).startswith(
