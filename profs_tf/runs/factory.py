@@ -57,7 +57,13 @@ def hold_out_for_projections(config: Config, train: ImageList) -> tuple[ImageLis
     try:
         train, held_out = datasets.hold_out_classes(train, config.ccp.validation_classes)
     except ValueError as error:
-        raise ValueError(str(error).replace("validation_classes", "ccp_validation_classes")) from error
+        message = str(error).replace("validation_classes", "ccp_validation_classes")
+        if config.validation_classes is not None:
+            message += (
+                f" It splits the {train.num_classes} classes that "
+                f"`validation_classes={config.validation_classes:g}` leaves to train: change one of the two."
+            )
+        raise ValueError(message) from error
     if max(held_out.class_sizes) < 2:
         raise ValueError(
             "`ccp_validation_classes` must hold out a class with two images, or none has another one to be "

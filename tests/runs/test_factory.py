@@ -1,5 +1,7 @@
 """Which images a configuration trains and evaluates on, their sizes, and what it requires of the batches."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -65,6 +67,16 @@ def test_ccp_holds_classes_out_of_those_that_train():
     assert hold_out_for_projections(Config(), known) == (known, None)
     with pytest.raises(ValueError, match="`ccp_validation_classes` needs at least 4 classes to split, got 3"):
         hold_out_for_projections(config, known.subset_of_classes([0, 1, 2]))
+    both = Config(dataset="emoji", validation_classes=0.99, method="ccp")
+    few = known.subset_of_classes(range(6))
+    message = (
+        "`ccp_validation_classes` must leave at least 2 .*, got 5 and 1. It splits the 6 classes that "
+        "`validation_classes=0.99` leaves to train: change one of the two."
+    )
+    with pytest.raises(ValueError, match=message):
+        hold_out_for_projections(both, few)
+    with pytest.raises(ValueError, match="got 5 and 1.$"):
+        hold_out_for_projections(dataclasses.replace(both, validation_classes=None), few)
     single = known.take([int(np.argmax(known.labels == label)) for label in range(12)])
     with pytest.raises(ValueError, match="`ccp_validation_classes` must hold out a class with two images"):
         hold_out_for_projections(config, single)
