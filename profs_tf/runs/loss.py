@@ -22,7 +22,10 @@ def build_loss(config: Config, num_classes: int) -> losses.MetricLoss:
     }
     known = losses.options(config.loss)
     options = {name: value for name, value in derived.items() if name in known}
-    loss = losses.get(config.loss, **{**options, **config.loss_options})
+    try:
+        loss = losses.get(config.loss, **{**options, **config.loss_options})
+    except ValueError as error:
+        raise ValueError(_named_by_run(str(error), config)) from error
     if config.method == "ccp":
         return losses.ChanceConstrainedLoss(
             loss,
@@ -37,6 +40,13 @@ def build_loss(config: Config, num_classes: int) -> losses.MetricLoss:
     given = {"start_step": config.xbm_start_step, "weight": config.xbm_weight}
     of_memory: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     return losses.CrossBatchMemory(loss, config.embedding_dim, config.xbm_size, **of_memory)
+
+
+def _named_by_run(message: str, config: Config) -> str:
+    """Returns a message of the loss with the run's names of its options; `learning_rate` is another one."""
+    for name in config.loss_options:
+        message = message.replace(f"`{name}`", f"`{config.loss}_{name}`")
+    return message
 
 
 def check_memory_is_used(loss: losses.MetricLoss, num_steps: int) -> None:
