@@ -24,6 +24,7 @@ from profs_tf.inputs.decoding import naming_unreadable_files
 from profs_tf.inputs.features import feature_pipeline
 from profs_tf.inputs.pipeline import train_pipeline
 from profs_tf.metrics.arguments import check_ks
+from profs_tf.models.non_finite import NonFiniteLossError
 from profs_tf.runs.banner import banner
 from profs_tf.runs.checkpoint import TrainingInterruptedError
 from profs_tf.runs.directory import RunFolder
@@ -40,6 +41,7 @@ from profs_tf.runs.features import compute_features, with_head_init
 from profs_tf.runs.finalize import export_best
 from profs_tf.runs.fine_tuning import with_frozen_batch_norm
 from profs_tf.runs.loop import PROGRESS, fit_from_step, progress_for_output
+from profs_tf.runs.loss import set_factors
 from profs_tf.runs.provenance import with_weights_file
 from profs_tf.runs.resume import restore_state, resumed_config
 from profs_tf.runs.training_run import RunCallbacks, TrainingRun, build_callbacks
@@ -196,6 +198,7 @@ def fit(run: TrainingRun, callbacks: RunCallbacks) -> None:
 
     Raises:
         InterruptedRunError: If a signal stopped training; its state is saved.
+        NonFiniteLossError: If a step computes infinite or NaN values.
     """
     if run.is_chief:
         print(banner(run), flush=True)
@@ -215,6 +218,8 @@ def fit(run: TrainingRun, callbacks: RunCallbacks) -> None:
                 callbacks.in_order(run.progress),
                 run.progress,
             )
+    except NonFiniteLossError as error:
+        raise NonFiniteLossError(error.term, error.step, set_factors(run.config)) from error
     except TrainingInterruptedError as error:
         raise InterruptedRunError(
             f"{error} Resume with --output_dir={run.folder.shared.path} --resume."

@@ -9,6 +9,7 @@ from profs_tf.distribution.collectives import PER_REPLICA
 # What a step checks, in the order in which it computes them. A NaN in a weight may show in none of the
 # others: a fused ReLU turns it into 0.
 TERMS = ("embeddings", "loss", "proximal_penalty", "weights")
+_SUBJECTS = ("The embeddings are", "The loss is", "The proximal penalty is", "The weights are")
 
 _CURES = {
     "embedder": "The file or the initializer of these weights is to blame: load other ones.",
@@ -20,11 +21,20 @@ _CURES = {
 class NonFiniteLossError(ArithmeticError):
     """A training step computed values that are infinite or NaN."""
 
-    def __init__(self, term: str, step: int):
-        """Names one of `TERMS` and the first step, counted from 0, at which it was not finite."""
+    def __init__(self, term: str, step: int, suspects: Sequence[str] = ()):
+        """Explains where training stopped.
+
+        Args:
+            term: One of `TERMS`.
+            step: The first step, counted from 0, at which it was not finite.
+            suspects: Options of the loss that may have caused it, as NAME=VALUE.
+        """
+        self.term, self.step = term, step
+        others = "".join(f"change `{suspect}`, " for suspect in suspects)
         super().__init__(
-            f"`{term}` is not finite since step {step}. Training stopped; earlier checkpoints are untouched. "
-            "Lower the learning rate, or look at the batches of that step and the one before."
+            f"{_SUBJECTS[TERMS.index(term)]} not finite since step {step}. Training stopped; earlier "
+            f"checkpoints are untouched. Lower the learning rate, {others}or look at the batches of that "
+            "step and the one before."
         )
 
 

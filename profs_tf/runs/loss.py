@@ -49,6 +49,18 @@ def _named_by_run(message: str, config: Config) -> str:
     return message
 
 
+def set_factors(config: Config) -> tuple[str, ...]:
+    """Returns the loss's own options that were set to a float, as NAME=VALUE by the run's names.
+
+    Such a factor, rate or temperature can make a step overflow.
+    """
+    return tuple(
+        f"{config.loss}_{name}={value}"
+        for name, value in config.loss_options.items()
+        if isinstance(value, float)
+    )
+
+
 def check_memory_is_used(loss: losses.MetricLoss, num_steps: int) -> None:
     """Raises ValueError if a run is over before its cross-batch memory is used."""
     if isinstance(loss, losses.CrossBatchMemory) and loss.start_step >= num_steps:

@@ -246,7 +246,7 @@ def test_a_last_step_that_breaks_the_weights_is_named(stock):
         model.compile(optimizer, profs.losses.ContrastiveLoss(), run_eagerly=True)
     recall = profs.RecallCallback(IMAGES, preprocessing=PLAIN, evaluate_untrained=True, verbose=False)
     # A stock model does not watch its weights.
-    message = "`embeddings` is not finite since step 1" if stock else "`weights` is not finite since step 0"
+    message = f"The {'embeddings' if stock else 'weights'} are not finite since step {int(stock)}"
     with pytest.raises(NonFiniteLossError, match=message):
         fit(model, [recall], 1)
     assert recall.best["epoch"] == 0

@@ -11,6 +11,7 @@ from PIL import Image
 from profs_tf import train
 from profs_tf.cli import command as command_line_module
 from profs_tf.config import Config
+from profs_tf.models.non_finite import NonFiniteLossError
 from tests.commands.run_commands import STEPS_PER_EPOCH, run_command
 from tests.commands.run_state import assert_same_run, log_rows, start, wait_for_checkpoint
 
@@ -189,6 +190,20 @@ def test_a_run_that_fails_before_its_first_step_says_why_in_a_line(
     assert capsys.readouterr().err == f"{shown}\n"
     # After a user's error the corrected command can take the folder.
     assert (tmp_path / "run").exists() == (code == 1)
+
+
+def test_a_step_that_is_not_finite_names_the_options_of_the_loss(
+    train_arguments, tmp_path, monkeypatch, capsys
+):
+    def fail(*arguments):
+        raise NonFiniteLossError("loss", 3)
+
+    monkeypatch.setattr(train, "fit_from_step", fail)
+    flags = ["--loss=sup_con", "--sup_con_temperature=1e-30", f"--output_dir={tmp_path / 'run'}"]
+    assert run_here(monkeypatch, *train_arguments, *flags) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith("train: The loss is not finite since step 3. Training stopped; ")
+    assert "Lower the learning rate, change --sup_con_temperature=1e-30, or look at the batches" in shown
 
 
 def test_resuming_with_another_value_is_refused(whole_run, monkeypatch, capsys):

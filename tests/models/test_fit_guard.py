@@ -115,7 +115,7 @@ class Breaks(tf.keras.callbacks.Callback):
 def test_nan_hidden_by_a_relu_stops_training_and_repaired_weights_train():
     model, sampler = make_model(0.0), make_sampler()
     weights = model.embedder.get_weights()
-    with pytest.raises(NonFiniteLossError, match="is not finite since step 2"):
+    with pytest.raises(NonFiniteLossError, match="The weights are not finite since step 2"):
         fit(model, sampler, [None, Breaks()])
     model.embedder.set_weights(weights)
     model.compile(profs.head_adam(model.embedder, 0.01), profs.losses.MarginLoss())

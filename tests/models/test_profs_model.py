@@ -216,7 +216,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step():
     )
     model = profs.ProfsModel(linear_embedder())
     model.compile(tf.keras.optimizers.SGD(RATE), profs.losses.ContrastiveLoss())
-    with pytest.raises(ArithmeticError, match="`embeddings` is not finite since step 7"):
+    with pytest.raises(ArithmeticError, match="The embeddings are not finite since step 7"):
         model.fit(
             tf.data.Dataset.from_generator(rows, output_signature=signature),
             steps_per_epoch=20,
