@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from absl import flags
@@ -32,6 +33,16 @@ def explain(error: Exception, tool: str, arguments: argparse.Namespace) -> int:
         raise error
     print(f"{Path(tool).stem}: {error_line(error, _flags_of(arguments))}", file=sys.stderr, flush=True)
     return code
+
+
+def run_steps(parsed: argparse.Namespace, tool: str, *steps: Callable) -> int:
+    """Calls the steps of a tool, each with its arguments, and returns its exit code."""
+    try:
+        for step in steps:
+            step(parsed)
+    except Exception as error:
+        return explain(error, tool, parsed)
+    return 0
 
 
 def _flags_of(arguments: argparse.Namespace) -> flags.FlagValues:

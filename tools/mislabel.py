@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from command_line import check_output_file, explain
+from command_line import check_output_file, run_steps
 
 from profs_tf import datasets
 from profs_tf.utils.checks import check_count
@@ -104,18 +104,17 @@ def write_table(path: Path, rows: list) -> None:
     write_atomically(path, text.getvalue())
 
 
+def mislabel_data_set(arguments: argparse.Namespace) -> None:
+    """Reads the data set, writes the table and prints how many labels are wrong."""
+    train, test = read_images(arguments)
+    labels = mislabel(train, arguments.share, arguments.seed)
+    write_table(arguments.output, rows_of(train, labels, "train") + rows_of(test, test.labels, "test"))
+    print(f"{np.sum(labels != train.labels)} of {len(train)} training labels are wrong: {arguments.output}")
+
+
 def main(arguments: list | None = None) -> int:
-    """Reads the data set and writes the table; returns the exit code."""
-    parsed = parse_arguments(arguments)
-    try:
-        check_arguments(parsed)
-        train, test = read_images(parsed)
-        labels = mislabel(train, parsed.share, parsed.seed)
-        write_table(parsed.output, rows_of(train, labels, "train") + rows_of(test, test.labels, "test"))
-    except Exception as error:
-        return explain(error, __file__, parsed)
-    print(f"{np.sum(labels != train.labels)} of {len(train)} training labels are wrong: {parsed.output}")
-    return 0
+    """Writes the table; returns the exit code."""
+    return run_steps(parse_arguments(arguments), __file__, check_arguments, mislabel_data_set)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 import tensorflow as tf
-from command_line import explain
+from command_line import run_steps
 
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.pipeline import train_pipeline
@@ -104,13 +104,7 @@ def evaluate(arguments: argparse.Namespace) -> None:
 
 def main(arguments: list | None = None) -> int:
     """Evaluates all runs; returns the exit code."""
-    parsed = parse_arguments(arguments)
-    try:
-        check_arguments(parsed)
-        evaluate(parsed)
-    except Exception as error:
-        return explain(error, __file__, parsed)
-    return 0
+    return run_steps(parse_arguments(arguments), __file__, check_arguments, evaluate)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import re
 import sys
 from pathlib import Path
 
-from command_line import check_input_file, check_input_folder, explain
+from command_line import check_input_file, check_input_folder, run_steps
 from grid_report import decomposition, plots, tables
 from grid_report.data import ReportData
 from grid_report.page import Page
@@ -105,7 +105,7 @@ def add(page: Page, data: ReportData, title: str, draw, subjects: list | None = 
 
 
 def write_report(arguments: argparse.Namespace) -> None:
-    """Reads everything and writes the report."""
+    """Reads everything, writes the report and prints where it is."""
     data = ReportData(arguments.results, arguments.runs_dir, arguments.paper, arguments.grids)
     if not data.lines:
         found = "has no line" if arguments.results.exists() else "does not exist yet"
@@ -120,18 +120,12 @@ def write_report(arguments: argparse.Namespace) -> None:
         (folder / name).write_bytes(png)
     write_atomically(arguments.output_dir / "report.md", page.markdown())
     write_atomically(arguments.output_dir / "report.html", page.html())
+    print(f"{arguments.output_dir / 'report.html'}\n{arguments.output_dir / 'report.md'}")
 
 
 def main(arguments: list | None = None) -> int:
     """Writes the report; returns the exit code."""
-    parsed = parse_arguments(arguments)
-    try:
-        check_arguments(parsed)
-        write_report(parsed)
-    except Exception as error:
-        return explain(error, __file__, parsed)
-    print(f"{parsed.output_dir / 'report.html'}\n{parsed.output_dir / 'report.md'}")
-    return 0
+    return run_steps(parse_arguments(arguments), __file__, check_arguments, write_report)
 
 
 if __name__ == "__main__":

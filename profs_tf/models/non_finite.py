@@ -6,10 +6,15 @@ import tensorflow as tf
 
 from profs_tf.distribution.collectives import PER_REPLICA
 
+_SUBJECTS = {
+    "embeddings": "The embeddings are",
+    "loss": "The loss is",
+    "proximal_penalty": "The proximal penalty is",
+    "weights": "The weights are",
+}
 # What a step checks, in the order in which it computes them. A NaN in a weight may show in none of the
 # others: a fused ReLU turns it into 0.
-TERMS = ("embeddings", "loss", "proximal_penalty", "weights")
-_SUBJECTS = ("The embeddings are", "The loss is", "The proximal penalty is", "The weights are")
+TERMS = tuple(_SUBJECTS)
 
 _CURES = {
     "embedder": "The file or the initializer of these weights is to blame: load other ones.",
@@ -32,7 +37,7 @@ class NonFiniteLossError(ArithmeticError):
         self.term, self.step = term, step
         others = "".join(f"change `{suspect}`, " for suspect in suspects)
         super().__init__(
-            f"{_SUBJECTS[TERMS.index(term)]} not finite since step {step}. Training stopped; earlier "
+            f"{_SUBJECTS[term]} not finite since step {step}. Training stopped; earlier "
             f"checkpoints are untouched. Lower the learning rate, {others}or look at the batches of that "
             "step and the one before."
         )

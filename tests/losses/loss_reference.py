@@ -53,15 +53,19 @@ def closest(d, candidates, count):
     return {**chosen, **{pair: (len(in_order) - len(chosen)) / len(tied) for pair in tied}}
 
 
+def closest_of_each(d, positives, negatives, num_queries):
+    chosen = {}
+    for i in range(num_queries):
+        own = [pair for pair in negatives if pair[0] == i]
+        chosen.update(closest(d, own, sum(1 for pair in positives if pair[0] == i)))
+    return chosen
+
+
 def hard_negatives(d, y, q, per_query=False, representative_pairs=True):
     positives, negatives = pairs_of(y, q, representative_pairs)
     if all(q) and not per_query:
         return closest(d, negatives, len(positives))
-    chosen = {}
-    for i in range(len(y)):
-        own = [pair for pair in negatives if pair[0] == i]
-        chosen.update(closest(d, own, sum(1 for pair in positives if pair[0] == i)))
-    return chosen
+    return closest_of_each(d, positives, negatives, len(y))
 
 
 def contrastive(E, y, q, margin=1.0, mining="hard", representative_pairs=True):

@@ -1,9 +1,10 @@
-"""Losses of queries and the images of a memory as loops over their pairs, of the formulas alone."""
+"""Losses of queries and a memory's images as loops over their pairs, from the formulas alone."""
 
 import numpy as np
 
 from tests.losses.loss_reference import (
     closest,
+    closest_of_each,
     distance_matrix,
     log_1p_sum_exp,
     log_sum_exp,
@@ -28,11 +29,7 @@ def pairs_with(y, q, labels):
 def hard(d, positives, negatives, q):
     if all(q):
         return closest(d, negatives, len(positives))
-    chosen = {}
-    for i in range(len(q)):
-        own = [pair for pair in negatives if pair[0] == i]
-        chosen.update(closest(d, own, sum(1 for pair in positives if pair[0] == i)))
-    return chosen
+    return closest_of_each(d, positives, negatives, len(q))
 
 
 def contrastive(E, y, q, M, labels):
