@@ -12,14 +12,14 @@ PROGRAM = """
 import os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-import fuzz_readers
+from fuzzing.watched import Watched
 
 class Reader:
     errors = (ValueError,)
     def __call__(self, data):
         exec(data.decode())
 
-watched = fuzz_readers.Watched(Reader(), Path("."))
+watched = Watched(Reader(), Path("."))
 for code in sys.argv[2:]:
     watched(code.encode())
 print(dict(watched.findings), sorted(os.listdir(".")))
@@ -51,13 +51,15 @@ def test_other_errors_code_that_runs_and_memory_are_findings_each_kind_once(tmp_
     assert "trace" not in found
 
 
-@pytest.mark.parametrize("name", ["torch_legacy", "torch_zip", "caffe_npz", "csv", "index", "flags"])
+@pytest.mark.parametrize(
+    "name", ["torch_legacy", "torch_zip", "safetensors", "caffe_npz", "csv", "index", "flags"]
+)
 def test_the_readers_read_their_seeds(name, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(TOOL.parent))
-    import fuzz_readers
+    from fuzzing.readers import READERS
 
     monkeypatch.setattr("absl.flags._flagvalues._helpers.get_flag_suggestions", lambda *arguments: [])
-    reader = fuzz_readers.READERS[name](tmp_path)
+    reader = READERS[name](tmp_path)
     seeds = list(reader.seeds())
     assert seeds
     for seed in seeds[-1:] if name == "flags" else seeds:
