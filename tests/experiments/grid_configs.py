@@ -14,7 +14,6 @@ GRIDS = sorted((ROOT / "experiments/grids").glob("*.yaml"))
 FORMS = ("cars_part_forms", "emoji_margins")
 CHOOSING = (
     "cars_part_forms",
-    "cars_part_rivals_tuning",
     "cars_part_tuning",
     "cars_part_whitened_tuning",
     "emoji_ablations",

@@ -153,7 +153,7 @@ def test_figures_in_conditions_are_measured(name):
 def test_the_text_has_what_a_memory_adds():
     words = " ".join(PAGE.read_text("utf-8").split())
     alone, profs, memory = all_negatives()
-    assert f"no memory has {alone} there, with PROFS {profs}, and the memory adds {memory}." in words
+    assert f"without a memory gives {alone} (with PROFS {profs}), and the memory adds {memory}." in words
 
 
 def test_figures_are_of_committed_code_and_of_test_classes():

@@ -20,8 +20,6 @@ def test_there_is_a_grid_for_the_tables_and_for_each_figure():
         "cars_part_hncm",
         "cars_part_overfit",
         "cars_part_proximal",
-        "cars_part_rivals",
-        "cars_part_rivals_tuning",
         "cars_part_small_batch",
         "cars_part_steps",
         "cars_part_tuning",
@@ -43,6 +41,23 @@ def test_there_is_a_grid_for_the_tables_and_for_each_figure():
         "paper",
     ]
     assert [path.stem for path in GRIDS] == names
+
+
+def test_the_table_of_grids_counts_their_runs_and_those_made():
+    table = re.findall(
+        r"^\| \[(\w+)\]\(grids/\1\.yaml\) \| .* \| (\d+) \| (\d+) \|$",
+        (ROOT / "experiments/README.md").read_text("utf-8"),
+        re.MULTILINE,
+    )
+    made = set()
+    for path in (ROOT / "experiments/results").glob("*.csv"):
+        with open(path, encoding="utf-8", newline="") as file:
+            made |= {row.get("run") for row in csv.DictReader(file)}
+    runs = {path.stem: {run.name for run in configs_in(path)} for path in GRIDS}
+    assert {name: (int(all_runs), int(made_runs)) for name, all_runs, made_runs in table} == {
+        name: (len(names), len(names & made)) for name, names in runs.items()
+    }
+    assert len(table) == len(runs)
 
 
 @pytest.mark.parametrize("path", GRIDS, ids=lambda path: path.stem)
