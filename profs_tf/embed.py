@@ -16,6 +16,7 @@ from profs_tf.shards.dtypes import DTYPES
 from profs_tf.shards.formats import FORMATS
 from profs_tf.shards.pictures import listed_pictures, pictures_in
 from profs_tf.shards.writer import ShardOptions, write_shards
+from profs_tf.utils.files import expanded
 
 USAGE = """embed: write the embeddings of many pictures to files, for a vector database, Spark or faiss.
 
@@ -99,7 +100,7 @@ def _pictures(values: flags.FlagValues) -> IndexSource:
         raise ValueError(
             f"`images` must be left out with `dataset`, its flags and `split`, got {values.images}."
         )
-    path = Path(values.images).expanduser()
+    path = expanded(values.images)
     if values.images == "-" or (path.is_file() and path.suffix.lower() != ".csv"):
         return listed_pictures(read_lines("images", values.images))
     return pictures_in(values.images)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -25,6 +24,7 @@ from profs_tf.runs.log import metrics_of_run
 from profs_tf.serving.formats import CARD, FORMATS, SAVED_MODEL, check_formats, export_embedder, sample_of
 from profs_tf.serving.hub_metadata import OTHER_LICENSE
 from profs_tf.serving.model_card import Trained, model_card
+from profs_tf.utils.files import expanded
 
 USAGE = """export: write the embedder of a run's best epoch for use elsewhere, with a model card.
 
@@ -60,7 +60,7 @@ def main(values: flags.FlagValues) -> None:
         if not values[name].value:
             raise ValueError(f"`{name}` must name a folder. Pass --{name}=FOLDER.")
     check_values(values, least={}, folders=("output",))
-    output = Path(values.output).expanduser()
+    output = expanded(values.output)
     if output.exists():
         raise FileExistsError(f"`output` must not exist, got {output}. Choose another folder.")
     formats = tuple(dict.fromkeys(values.formats))

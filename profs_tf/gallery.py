@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import numpy as np
 from absl import flags
@@ -14,7 +13,7 @@ from profs_tf.cli.flag_types import check_values, define_flag, read_lines, split
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.metrics.exact.embeddings import DISTANCES
 from profs_tf.serving.saved_model import check_saved_model, embed_with_saved
-from profs_tf.utils.files import write_atomically
+from profs_tf.utils.files import expanded, write_atomically
 from profs_tf.visual.gallery_content import MAPS, find_neighborhoods, map_to_plane
 from profs_tf.visual.gallery_html import gallery_page
 
@@ -61,7 +60,7 @@ def main(values: flags.FlagValues) -> None:
     least = {"num_queries": 1, "k": 1, "map_images": 3, "seed": 0, "batch_size": 1}
     check_values(values, least, files=("output",))
     check_saved_model(values.embedder)
-    output = Path(values.output).expanduser()
+    output = expanded(values.output)
     split, config = data_flags.load_chosen_split(values, values.embedder)
     # An image of the gallery is not its own neighbor.
     most = split.num_candidates - (split.is_query is not None)
@@ -107,7 +106,7 @@ def named_queries(text: str, split: ImageList) -> np.ndarray:
     Raises:
         ValueError: If a name is neither an index nor the end of exactly one image's path.
     """
-    if Path(text).expanduser().is_file():
+    if expanded(text).is_file():
         names = [line.strip() for line in read_lines("queries", text)]
     else:
         names = split_at_commas([text], lambda name: bool(_matching(name, split)))

@@ -3,12 +3,11 @@
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from absl import flags
 
-from profs_tf.utils.files import check_file_output, check_folder_output
+from profs_tf.utils.files import check_file_output, check_folder_output, expanded
 
 
 def define_flag(
@@ -95,7 +94,7 @@ def read_lines(argument: str, path: str) -> list[str]:
         ValueError: If the file cannot be read, or is not UTF-8 text.
     """
     try:
-        content = sys.stdin.buffer.read() if path == "-" else Path(path).expanduser().read_bytes()
+        content = sys.stdin.buffer.read() if path == "-" else expanded(path).read_bytes()
         text = content.decode("utf-8-sig")
         if "\0" in text:
             raise UnicodeError("it has zero bytes")
@@ -113,7 +112,7 @@ def check_values(
     files: Iterable[str] = (),
     folders: Iterable[str] = (),
 ) -> None:
-    """Rejects, before any work, values that would be rejected after it.
+    """Rejects, before any work, values that would be rejected after it; expands ~ in paths to write.
 
     Args:
         values: The parsed flags.
@@ -134,3 +133,5 @@ def check_values(
             path = values[name].value
             if path:
                 check(name, path)
+                # A shell leaves the ~ of --output=~/one.csv as it is.
+                values[name].value = str(expanded(path))

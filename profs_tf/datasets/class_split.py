@@ -9,12 +9,12 @@ import math
 import numbers
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Union
 
 import numpy as np
 
 from profs_tf.datasets.image_list import ImageList
+from profs_tf.utils.files import expanded
 
 TrainClasses = Union[float, str, os.PathLike, Sequence[str]]
 # With one class there are no negatives and every neighbor is a hit: loss 0 and Recall 100 % mean nothing.
@@ -120,7 +120,7 @@ def _first_classes(num_classes: int, fraction: float) -> np.ndarray:
 
 def _named_classes(images: ImageList, train_classes: Union[str, os.PathLike, Sequence[str]]) -> np.ndarray:
     if isinstance(train_classes, (str, os.PathLike)):
-        path = Path(train_classes).expanduser()
+        path = expanded(train_classes)
         if not path.is_file():
             raise ValueError(
                 f"`train_classes` must be a fraction, class names or a file of them, got {path}."

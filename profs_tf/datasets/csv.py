@@ -15,6 +15,7 @@ import numpy as np
 from profs_tf.datasets.class_split import TrainClasses, check_split, split_by_class
 from profs_tf.datasets.folder import files_exist
 from profs_tf.datasets.image_list import ImageList
+from profs_tf.utils.files import expanded
 
 _REQUIRED = ("path", "label")
 _BOX = ("x", "y", "w", "h")
@@ -49,7 +50,7 @@ def from_csv(
         ValueError: If columns or values are missing or wrong, an image is missing or listed twice, or a split
             has fewer than two classes.
     """
-    rows = _read_rows(Path(path).expanduser())
+    rows = _read_rows(expanded(path))
     if "split" not in rows[0]:
         return split_by_class(_to_list(rows, path), 0.5 if train_classes is None else train_classes)
     if train_classes is not None:
@@ -80,7 +81,7 @@ def list_csv(path: Union[str, os.PathLike]) -> ImageList:
         FileNotFoundError: If the CSV file is missing.
         ValueError: If columns or values are missing or wrong, or an image is missing or listed twice.
     """
-    return _to_list(_read_rows(Path(path).expanduser()), path)
+    return _to_list(_read_rows(expanded(path)), path)
 
 
 def _read_rows(path: Path) -> list[_Row]:

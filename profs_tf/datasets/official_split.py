@@ -20,6 +20,7 @@ from profs_tf.datasets import tfds_export
 from profs_tf.datasets.class_split import MIN_CLASSES
 from profs_tf.datasets.folder import files_exist
 from profs_tf.datasets.image_list import ImageList
+from profs_tf.utils.files import expanded
 
 _LOG = logging.getLogger(__name__)
 
@@ -129,7 +130,7 @@ class OfficialDataset:
     def _archive_roots(self, data_dir: Optional[Union[str, os.PathLike]]) -> list[Path]:
         if data_dir is None:
             return []
-        root = Path(data_dir).expanduser()
+        root = expanded(data_dir)
         return [root, *(root / folder for folder in self.folders)]
 
     def _not_found_message(self, searched: list[str], is_default: bool) -> str:

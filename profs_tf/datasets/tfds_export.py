@@ -17,6 +17,8 @@ from typing import Any, Callable, Optional, Union
 
 from tqdm import tqdm
 
+from profs_tf.utils.files import expanded
+
 _CLASS_FILE = "classes.txt"
 
 
@@ -38,7 +40,7 @@ class TfdsReader:
 
 def data_folder(data_dir: Optional[Union[str, os.PathLike]]) -> Path:
     """Returns ``data_dir`` if given, else the default data folder of TensorFlow Datasets."""
-    return Path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets").expanduser()
+    return expanded(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets")
 
 
 def prepared_folder(name: str, data_dir: Path) -> Optional[Path]:

@@ -4,7 +4,6 @@ Shapes: V views of an image, N images, B images in a batch, C features.
 """
 
 import hashlib
-from pathlib import Path
 from typing import Optional
 
 import numpy as np
@@ -15,7 +14,7 @@ from profs_tf.inputs.cache import fingerprint
 from profs_tf.inputs.features import FeatureList
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.models.inference import embed
-from profs_tf.utils.files import write_once
+from profs_tf.utils.files import expanded, write_once
 
 # Part of the fingerprint: increase it when the same images and weights give other features.
 _VERSION = 1
@@ -54,7 +53,7 @@ def pooled_features(
     if cache_dir and backbone.distribute_strategy.num_replicas_in_sync == 1:
         sizes = f"{preprocessing.resize} {preprocessing.crop} {preprocessing.aspect} {batch_size} {mirrored}"
         name = fingerprint(image_list, f"{_VERSION} {tf.__version__} {sizes} {_model_sha256(backbone)}")
-        path = Path(cache_dir).expanduser() / f"features-{name}.npy"
+        path = expanded(cache_dir) / f"features-{name}.npy"
         write_once(path, lambda file: np.save(file, compute()))
         found = np.load(path)
     else:

@@ -10,7 +10,7 @@ from typing import Any, Optional, Union
 
 from profs_tf.config import Config
 from profs_tf.runs.provenance import origin_of
-from profs_tf.utils.files import check_folder_output, write_atomically
+from profs_tf.utils.files import check_folder_output, expanded, write_atomically
 
 # Per weight: itself, two moments and an anchor in two checkpoints, the best epoch's, the exported embedder's.
 _COPIES_OF_WEIGHTS = 12
@@ -31,8 +31,7 @@ class RunFolder:
         """Names the folder; touches nothing."""
         if not path:
             raise ValueError("`output_dir` must name a folder for the run. Pass --output_dir=FOLDER.")
-        # Not Path's own, which fails for a user that is not known.
-        self.path = Path(os.path.expanduser(path))
+        self.path = expanded(path)
         self.shared = self if shared is None else shared
         self.config = self.path / "config.json"
         self.log = self.path / "log.csv"

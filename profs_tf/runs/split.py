@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-from pathlib import Path
 from typing import Any, NamedTuple, Optional, Union
 
 from profs_tf import datasets
@@ -10,6 +9,7 @@ from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.runs.directory import RunFolder
 from profs_tf.runs.factory import load_data
+from profs_tf.utils.files import expanded
 
 SPLITS = ("train", "test", "validation")
 # Options that decide which image is in which split.
@@ -50,7 +50,7 @@ def run_config_of(embedder: Union[str, os.PathLike]) -> Optional[Config]:
     Raises:
         ValueError: If the configuration was not written by this version.
     """
-    folder = Path(embedder).expanduser().absolute()
+    folder = expanded(embedder).absolute()
     candidates = [folder / "config.json"]
     if RunFolder(str(folder.parent)).embedder == folder:
         candidates.append(folder.parent / "config.json")
@@ -115,7 +115,7 @@ def load_split(config: Config, split: str) -> SplitImages:
 def _is_same(one: str, other: str) -> bool:
     """Returns whether two names mean the same data set, however their paths are written."""
     (kind, _, path), (other_kind, _, other_path) = one.partition(":"), other.partition(":")
-    return kind == other_kind and Path(path).expanduser().resolve() == Path(other_path).expanduser().resolve()
+    return kind == other_kind and expanded(path).resolve() == expanded(other_path).resolve()
 
 
 def _listed(config: Config) -> str:

@@ -18,6 +18,7 @@ from profs_tf.inputs.decoding import FileOrBytes, read_all_encoded, reencode_as_
 from profs_tf.inputs.preprocessing import Preprocessing, prepare_for_evaluation
 from profs_tf.inputs.tf_decoding import decode
 from profs_tf.utils.errors import first_line
+from profs_tf.utils.files import expanded
 from profs_tf.utils.progress import Progress
 
 FLOAT_SIGNATURE = "serving_default"
@@ -159,7 +160,7 @@ def embed_files(
 
 def check_saved_model(path: Union[str, os.PathLike]) -> None:
     """Raises FileNotFoundError unless a folder holds a SavedModel; the message says how a run gets one."""
-    folder = Path(path).expanduser()
+    folder = expanded(path)
     if folder.joinpath("saved_model.pb").exists():
         return
     cure = ""

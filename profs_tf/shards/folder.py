@@ -19,7 +19,7 @@ from typing import Any, Optional, Union
 import numpy as np
 
 from profs_tf.shards.formats import FORMATS, Rows
-from profs_tf.utils.files import locked, replacing, write_atomically
+from profs_tf.utils.files import expanded, locked, replacing, write_atomically
 
 FORMAT_VERSION = 1
 # What must not change while the shards of a folder are written -> how the error names it.
@@ -49,7 +49,7 @@ class ShardFolder:
 
     def __init__(self, path: Union[str, os.PathLike]) -> None:
         """Names the folder; touches nothing."""
-        self.path = Path(path).expanduser()
+        self.path = expanded(path)
         self._manifest, self._parts = self.path / "_manifest.json", self.path / "_parts"
 
     @contextlib.contextmanager

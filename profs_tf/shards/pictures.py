@@ -10,6 +10,7 @@ from typing import Union
 
 from profs_tf.datasets.csv import list_csv
 from profs_tf.search.source import IndexSource, source_of
+from profs_tf.utils.files import expanded
 
 
 def pictures_in(path: Union[str, os.PathLike]) -> IndexSource:
@@ -23,7 +24,7 @@ def pictures_in(path: Union[str, os.PathLike]) -> IndexSource:
     """
     if Path(path).suffix.lower() == ".csv":
         return source_of(list_csv(path))
-    if not Path(path).expanduser().is_dir():
+    if not expanded(path).is_dir():
         raise NotADirectoryError(
             f"`images` must be a folder, a .csv file, a text file of paths, or -, got {path}. Check the path."
         )

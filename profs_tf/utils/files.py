@@ -11,6 +11,12 @@ from typing import BinaryIO, Union
 from filelock import FileLock, Timeout
 
 
+def expanded(path: Union[str, os.PathLike]) -> Path:
+    """Returns a path with the home folder for a leading ~; unchanged if it names an unknown user."""
+    # Path's own method raises RuntimeError for an unknown user.
+    return Path(os.path.expanduser(path))
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Replaces a text file in one step: no reader and no killed process ever sees half of it."""
     with replacing(path) as file:
@@ -19,20 +25,21 @@ def write_atomically(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Opens a binary file that replaces `path` when it is complete."""
+    """Opens a binary file that replaces `path` when it is complete, and is removed if it does not get so."""
     part = path.with_name(path.name + ".part")
     try:
         with open(part, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-    except OSError as error:
-        # A full disk needs the room, and the system does not say which file it is.
+        os.replace(part, path)
+    except BaseException as error:
+        # A full disk needs the room.
         part.unlink(missing_ok=True)
-        if error.errno is None or error.filename is not None:
+        if not isinstance(error, OSError) or error.errno is None or error.filename is not None:
             raise
+        # The system does not say which file it was.
         raise OSError(error.errno, error.strerror, str(path)) from error
-    os.replace(part, path)
 
 
 def is_refused(error: OSError) -> bool:
@@ -74,20 +81,10 @@ def write_once(path: Path, write: Callable[[BinaryIO], None]) -> None:
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
     with FileLock(path.with_suffix(".lock")):
-        if path.exists():
-            part.unlink(missing_ok=True)
-            return
-        try:
-            with open(part, "wb") as file:
+        if not path.exists():
+            with replacing(path) as file:
                 write(file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, path)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
 
 
 def check_file_output(argument: str, path: Union[str, os.PathLike]) -> None:
@@ -101,8 +98,7 @@ def check_file_output(argument: str, path: Union[str, os.PathLike]) -> None:
         ValueError: If the path is a folder, or its folder does not exist.
         PermissionError: If it cannot be written.
     """
-    # Not Path's own, which fails for an unknown user.
-    file = Path(os.path.expanduser(path)).absolute()
+    file = expanded(path).absolute()
     if file.is_dir() or not file.parent.is_dir():
         raise ValueError(f"`{argument}` must be a file in a folder that exists, got {path}.")
     if file.exists() and not os.access(file, os.W_OK):
@@ -117,7 +113,7 @@ def check_folder_output(argument: str, path: Union[str, os.PathLike]) -> None:
         NotADirectoryError: If the path, or a part of it, is a file.
         PermissionError: If it cannot be written.
     """
-    folder = Path(os.path.expanduser(path)).absolute()
+    folder = expanded(path).absolute()
     nearest = next(part for part in (folder, *folder.parents) if os.path.lexists(part))
     if not nearest.is_dir():
         found = ", a file" if nearest == folder else f": {nearest} is a file"

@@ -56,6 +56,13 @@ def test_outputs_and_numbers_are_checked_before_the_work(argument, message, tmp_
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+def test_the_home_folder_of_an_output_is_written_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    values = parsed("--strip=~/s.png", "--output=~/new")
+    check_values(values, {}, files=("strip",), folders=("output",))
+    assert (values.strip, values.output) == (f"{tmp_path}/s.png", f"{tmp_path}/new")
+
+
 def test_outputs_that_can_be_written_pass(tmp_path):
     values = parsed(f"--strip={tmp_path}/s.png", f"--output={tmp_path}/new/folder")
     check_values(values, {"k": 1}, files=("strip",), folders=("output",))

@@ -1,10 +1,11 @@
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from profs_tf.utils.files import locked, replacing, write_atomically
+from profs_tf.utils.files import expanded, locked, replacing, write_atomically
 
 HOLDER = """
 import pathlib, sys
@@ -58,5 +59,12 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         write(b"half", KeyboardInterrupt)
     assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
     write(b"new")
     assert path.read_bytes() == b"new"
+
+
+def test_a_leading_tilde_is_the_home_folder_unless_the_user_is_unknown(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    assert expanded("~/file") == Path("/home/me/file")
+    assert expanded(Path("~nobody knows/file")) == Path("~nobody knows/file")
