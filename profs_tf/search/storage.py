@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
@@ -26,7 +25,7 @@ from profs_tf.search.checked_files import (
 from profs_tf.search.chunks import ChunkFolder
 from profs_tf.search.manifest import read_manifest
 from profs_tf.search.table import ImageTable
-from profs_tf.utils.files import is_refused, locked
+from profs_tf.utils.files import expanded, is_refused, locked
 
 
 class OpenedIndex(NamedTuple):
@@ -58,7 +57,7 @@ class IndexFolder:
         """Names the folder; touches nothing."""
         if not path:
             raise ValueError("`index` must name a folder for the index. Pass --index=FOLDER.")
-        self.path = Path(path).expanduser()
+        self.path = expanded(path)
         self.chunks = ChunkFolder(self.path / "chunks")
         self.manifest_path, self._lock = self.path / "index.json", self.path / "build.lock"
 
@@ -82,7 +81,9 @@ class IndexFolder:
         if above := next((parent for parent in self.path.parents if parent.is_file()), None):
             raise NotADirectoryError(f"`index` must be in a folder, got {self.path}, below the file {above}.")
         content = set(self.path.iterdir()) if self.path.exists() else set()
-        if not self.manifest_path.exists() and content - {self.chunks.path, self._lock}:
+        # A build that was killed while it published leaves chunks and some of the finished files.
+        begun = self.manifest_path.exists() or self.chunks.is_begun()
+        if not begun and content - {self.chunks.path, self._lock}:
             raise FileExistsError(
                 f"`index` must be empty or an index, got {self.path}. Choose another folder."
             )

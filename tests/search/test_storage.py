@@ -194,3 +194,20 @@ def test_an_unwritable_folder_is_refused_in_one_line(tmp_path, monkeypatch, numb
         publish(tmp_path / "index")
     with pytest.raises(PermissionError, match=message), IndexFolder(tmp_path / "index").changing():
         pass
+
+
+@pytest.mark.parametrize("function", ["write_chunks", "file_checksum", "write_manifest"])
+def test_a_first_build_that_was_interrupted_while_it_published_can_be_continued(
+    tmp_path, monkeypatch, function
+):
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"profs_tf.search.writing.{function}", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            publish(tmp_path / "index")
+    (tmp_path / "index/embeddings-0.npy.part").write_bytes(b"of a process that was killed")
+    publish(tmp_path / "index")
+    publish(tmp_path / "whole")
+    assert contents(tmp_path / "index") == contents(tmp_path / "whole")
