@@ -11,6 +11,7 @@ from typing import Union, cast
 import numpy as np
 
 from profs_tf.utils.array_types import Array, Labels
+from profs_tf.utils.labels import strings_or_integers
 
 # Elements checked together, so that a check needs no copy of the embeddings.
 _CHECK_ELEMENTS = 1 << 22
@@ -103,11 +104,16 @@ def check_labels(
             f"`{argument}` must be as many as `{of}`, got {len(array)} labels for {num_images} embeddings."
         )
     if array.dtype.kind in "SO":
-        array = np.asarray([x.decode("utf-8") if isinstance(x, bytes) else x for x in array.tolist()])
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ValueError(f"`{argument}` must be finite, got {array[~np.isfinite(array)][0]}.")
+        array = strings_or_integers(array)
+    if array.dtype.kind == "O":
+        kinds = ", ".join(sorted({type(label).__name__ for label in array.tolist()}))
+        raise ValueError(f"`{argument}` must all be integers or all be strings, got {kinds}. Fill the gaps.")
     if array.dtype.kind not in "iufbU":
         raise ValueError(f"`{argument}` must be integers or strings, got {array.dtype}.")
+    if array.dtype.kind == "f":
+        for rule, holds in (("finite", np.isfinite(array)), ("whole numbers", array == np.round(array))):
+            if not holds.all():
+                raise ValueError(f"`{argument}` must be {rule}, got {array[~holds][0]}.")
     return array
 
 

@@ -1,10 +1,9 @@
 """The images of each class: labels of any kind, indexed and sorted once."""
 
-import numbers
-
 import numpy as np
 
 from profs_tf.utils.array_types import Labels
+from profs_tf.utils.labels import strings_or_integers
 
 
 class ClassTable:
@@ -36,7 +35,7 @@ class ClassTable:
                 "Pass one integer or string for each image."
             )
         if labels.dtype.kind in "OS":
-            labels = _strings_or_integers(labels)
+            labels = strings_or_integers(labels)
         if labels.dtype.kind not in "iuU":
             raise ValueError(f"`labels` must be integers or strings, got dtype {labels.dtype}.")
         self.class_labels, class_of_image = np.unique(labels, return_inverse=True)
@@ -58,21 +57,3 @@ class ClassTable:
     def num_classes(self) -> int:
         """L."""
         return len(self.class_labels)
-
-    def images_of(self, class_index: int) -> np.ndarray:
-        """Returns the image indices of one class, int64 [sizes[class_index]]."""
-        start = self.starts[class_index]
-        return self.images_by_class[start : start + self.sizes[class_index]]
-
-
-def _strings_or_integers(labels: np.ndarray) -> np.ndarray:
-    """Returns labels of dtype object or bytes, [N], as strings or integers; unchanged if they are mixed.
-
-    NumPy alone would turn a missing value in a column of strings into a string.
-    """
-    values = [label.decode("utf-8") if isinstance(label, bytes) else label for label in labels.tolist()]
-    if all(isinstance(label, str) for label in values):
-        return np.asarray(values)
-    if all(isinstance(label, numbers.Integral) and not isinstance(label, bool) for label in values):
-        return np.asarray(values)
-    return labels

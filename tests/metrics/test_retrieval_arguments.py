@@ -81,6 +81,12 @@ FINE = np.arange(6, dtype=np.float32).reshape(3, 2)
         ({"labels": [0, 0]}, "`labels` must be as many as `embeddings`, got 2 labels for 3 embeddings."),
         ({"labels": np.eye(3)}, r"`labels` must have shape \[N\], one label an image, got shape \(3, 3\)"),
         ({"labels": [0.0, np.nan, 1.0]}, "`labels` must be finite, got nan."),
+        ({"labels": [0.0, 0.5, 1.0]}, "`labels` must be whole numbers, got 0.5."),
+        (
+            {"labels": np.array(["a", np.nan, "a"], object)},
+            "or all be strings, got float, str. Fill the gaps.",
+        ),
+        ({"labels": np.array([1, "1", 1], object)}, "or all be strings, got int, str."),
         ({"labels": [0j, 0j, 1j]}, "`labels` must be integers or strings, got complex128"),
         ({"labels": [0, 1, 2]}, "at least one class with another image in the gallery, got none: 3 queries"),
         ({"gallery_embeddings": FINE}, "must be given together, got one of them"),

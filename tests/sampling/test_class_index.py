@@ -13,7 +13,7 @@ def test_equals_a_dictionary_of_lists(labels):
     assert table.class_labels.tolist() == sorted(set(labels))
     for index, label in enumerate(table.class_labels):
         images = [i for i, other in enumerate(labels) if other == label]
-        assert table.images_of(index).tolist() == images
+        assert np.split(table.images_by_class, table.starts[1:])[index].tolist() == images
         assert table.sizes[index] == len(images)
         assert table.position_in_class[images].tolist() == list(range(len(images)))
         assert (table.class_of_image[images] == index).all()
