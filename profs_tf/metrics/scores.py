@@ -17,8 +17,8 @@ from profs_tf.utils.array_types import Array, Labels
 CLUSTERING = ("never", "best", "every_epoch")
 _SPREAD_SAMPLE = 1000
 _COLLAPSED = 1e-3
-# Figures of a report that are no fractions, by the end of their name.
-_NOT_PERCENT = ("mean_pairwise_distance", "left_out", "epoch", "seconds")
+# Fractions of which higher is better, by the start of their name.
+_SCORES = ("recall@", "mrr", "map@r", "r_precision", "nmi", "f1", "ami")
 
 
 def evaluate(
@@ -147,6 +147,11 @@ def query_and_gallery(embeddings: Array, labels: Labels, is_query: Optional[np.n
     }
 
 
+def is_score(name: str) -> bool:
+    """Whether a figure of a report or a log is a fraction of which higher is better, such as `recall@1`."""
+    return name.removeprefix("validation_").startswith(_SCORES)
+
+
 def mean_pairwise_distance(embeddings: Array) -> float:
     """Returns the mean Euclidean distance between two different images, of 1,000 spread evenly over the list.
 
@@ -182,7 +187,7 @@ def format_report(reports: Mapping[str, Mapping[str, float]]) -> str:
     Args:
         reports: Name of the line to what `evaluate` returned.
     """
-    shown = [name for name in _report_names(reports) if not name.endswith(_NOT_PERCENT)]
+    shown = [name for name in _report_names(reports) if is_score(name)]
     width = max(len(line) for line in reports)
     lines = [" " * width + "".join(f"{name:>{max(11, len(name) + 2)}}" for name in shown)]
     for line, report in reports.items():

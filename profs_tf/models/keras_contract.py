@@ -12,12 +12,11 @@ import tensorflow as tf
 from tensorflow.python.framework.config import is_op_determinism_enabled
 
 from profs_tf.losses import MetricLoss
+from profs_tf.metrics.scores import is_score
 from profs_tf.utils.legacy_keras import check_keras_2
 
 # What Keras would compute besides the loss, in training steps of its own that this model does not take.
 _NOT_COMPUTED = ("metrics", "weighted_metrics", "loss_weights")
-# Higher is better, which `mode="auto"` of Keras's callbacks does not know.
-_HIGHER_IS_BETTER = ("recall@", "mrr", "nmi", "f1", "ami", "map", "r_precision")
 
 
 def arguments_of(method: Callable[..., Any], given: Sequence[Any], options: dict[str, Any]) -> dict[str, Any]:
@@ -129,7 +128,8 @@ def check_format(filepath: str, save_format: Optional[str]) -> None:
 def _check_direction(callback: Any) -> None:
     monitor, compare = getattr(callback, "monitor", ""), getattr(callback, "monitor_op", None)
     improves = compare is not None and compare(1.0, 0.0)
-    if str(monitor).startswith(_HIGHER_IS_BETTER) and compare is not None and not improves:
+    # `mode="auto"` of Keras's callbacks takes a higher value for a worse one.
+    if is_score(str(monitor)) and compare is not None and not improves:
         raise ValueError(
             f"`mode` of {type(callback).__name__} must be 'max' for {monitor}, got 'min' or 'auto', which "
             'takes a lower value for a better one. Pass `mode="max"`.'

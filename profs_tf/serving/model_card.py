@@ -9,12 +9,10 @@ from profs_tf.config import Config
 from profs_tf.datasets.class_split import shared_classes
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.preprocessing import Preprocessing
+from profs_tf.metrics.scores import is_score
 from profs_tf.serving.formats import FORMATS
 from profs_tf.serving.hub_metadata import OTHER_LICENSE, front_matter
 from profs_tf.version import __version__
-
-# Figures of a log or of metrics.json that are fractions, besides `recall@K`.
-_FRACTIONS = ("mrr", "nmi", "f1", "ami")
 
 _HEAD_STARTS = {
     None: ", started as in that run",
@@ -79,7 +77,7 @@ def model_card(
         license_id: The Hub's identifier of the embedder's license.
     """
     best = trained.metrics.get("best", {})
-    figures = {name: value for name, value in best.items() if _is_fraction(name)}
+    figures = {name: value for name, value in best.items() if is_score(name)}
     num_shared = len(shared_classes(trained.train_images, trained.test_images))
     tested = "validation" if config.validation_classes is not None else "test"
     sections = (
@@ -130,7 +128,7 @@ def _split(images: ImageList) -> str:
 def _figures(reports: Mapping[str, Mapping[str, float]], tested: str) -> str:
     if not reports:
         return "## Figures\n\nNothing was evaluated.\n"
-    names = [name for name in reports.get("best", reports.get("untrained", {})) if _is_fraction(name)]
+    names = [name for name in reports.get("best", reports.get("untrained", {})) if is_score(name)]
     rows = []
     for line, title in (("untrained", "before training"), ("best", "this embedder")):
         report = reports.get(line, {})
@@ -139,10 +137,6 @@ def _figures(reports: Mapping[str, Mapping[str, float]], tested: str) -> str:
             cells = (f"{100 * report[name]:.2f}" if name in report else "" for name in names)
             rows.append((title + epoch, *cells))
     return f"## Figures on the {tested} split, in percent\n\n" + _table(("", *names), rows)
-
-
-def _is_fraction(name: str) -> bool:
-    return name.startswith("recall@") or name in _FRACTIONS
 
 
 def _preprocessing(preprocessing: Preprocessing) -> str:

@@ -8,6 +8,7 @@ from profs_tf.metrics.scores import (
     evaluate,
     evaluate_in_full,
     format_report,
+    is_score,
     mean_pairwise_distance,
     query_and_gallery,
 )
@@ -69,6 +70,18 @@ def test_bad_arguments_are_refused_before_the_search(arguments, message):
     ):
         evaluate(np.eye(20), LABELS, **arguments)
     assert not search.called
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        *((name, True) for name in ("recall@10", "recall@1_low", "mrr", "nmi", "f1", "ami")),
+        *((name, True) for name in ("map@r", "r_precision", "validation_map@r")),
+        *((name, False) for name in ("loss", "epoch", "left_out", "mean_pairwise_distance", "learning_rate")),
+    ],
+)
+def test_scores_are_fractions_of_which_higher_is_better(name, expected):
+    assert is_score(name) == expected
 
 
 def test_the_table_is_in_percent():
