@@ -5,9 +5,9 @@ Shapes: B images, D embedding dimension.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional, Union
@@ -48,6 +48,8 @@ class SavedEmbedder:
         check_saved_model(path)
         self.path = os.path.abspath(os.path.expanduser(path))
         self.sha256 = embedder_sha256(self.path)
+        self._signatures: dict[str, tf.types.experimental.ConcreteFunction] = {}
+        self._loading = threading.Lock()
 
     def embed_pictures(self, pictures: np.ndarray) -> np.ndarray:
         """Embeds pictures in memory, uint8 [B, H, W, 3], to float32 [B, D]."""
@@ -119,13 +121,20 @@ class SavedEmbedder:
         except tf.errors.InvalidArgumentError:
             return self._encoded(images=tf.constant([reencode_as_png(path)]))["embeddings"].numpy()
 
-    @functools.cached_property
+    @property
     def _uint8(self) -> tf.types.experimental.ConcreteFunction:
-        return load_signature(self.path, UINT8_SIGNATURE)
+        return self._signature(UINT8_SIGNATURE)
 
-    @functools.cached_property
+    @property
     def _encoded(self) -> tf.types.experimental.ConcreteFunction:
-        return load_signature(self.path, ENCODED_SIGNATURE)
+        return self._signature(ENCODED_SIGNATURE)
+
+    def _signature(self, name: str) -> tf.types.experimental.ConcreteFunction:
+        """Returns a signature, loaded once: the first batches may be embedded by several threads."""
+        with self._loading:
+            if name not in self._signatures:
+                self._signatures[name] = load_signature(self.path, name)
+            return self._signatures[name]
 
 
 def embedder_sha256(path: Union[str, os.PathLike]) -> str:

@@ -1,5 +1,7 @@
 import io
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from profs_tf.inputs.decoding import UnreadableImageError
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.models.embedder import build_embedder
 from profs_tf.serving.loaded import SavedEmbedder, embedder_sha256
-from profs_tf.serving.saved_model import DESCRIPTION, describe, save_embedder
+from profs_tf.serving.saved_model import DESCRIPTION, describe, load_signature, save_embedder
 
 PREPROCESSING = Preprocessing(resize=32, crop=24)
 
@@ -145,3 +147,19 @@ def test_embeds_pictures_and_files_and_reports_unreadable_ones(exported, tmp_pat
     assert list(errors) == [0, 2]
     assert all(isinstance(error, UnreadableImageError) for error in errors.values())
     assert model.embed_readable_files([cut])[0].shape == (0, 8)
+
+
+def test_the_model_is_loaded_once_by_several_threads(exported, monkeypatch):
+    loaded = []
+
+    def load(path, name):
+        loaded.append(name)
+        time.sleep(0.2)
+        return load_signature(path, name)
+
+    monkeypatch.setattr("profs_tf.serving.loaded.load_signature", load)
+    model, picture = SavedEmbedder(exported), np.zeros([1, 30, 40, 3], np.uint8)
+    with ThreadPoolExecutor(4) as pool:
+        embeddings = list(pool.map(lambda _: model.embed_pictures(picture), range(4)))
+    assert loaded == ["uint8_images"]
+    assert all(np.array_equal(one, embeddings[0]) for one in embeddings)
