@@ -148,6 +148,9 @@ def _read(values: flags.FlagValues) -> tuple[dict[str, Any], str]:
             "`embedder` must name the folder of a SavedModel, or `embeddings` and `labels` files. "
             "Pass --embedder=FOLDER, or --embeddings=FILE.npy --labels=FILE."
         )
+    unused = [name for name in ("split", "batch_size", "save_embeddings") if values[name].present]
+    for name in (*data_flags.given(values), *unused):
+        raise ValueError(f"`{name}` must be left out with `embeddings`, got {values[name].value}.")
     if values.labels.endswith(".csv") and not values.gallery_embeddings:
         parts = _column(values.labels, "split")
         is_query = np.asarray([part == "query" for part in parts])

@@ -95,7 +95,7 @@ def define_flags(values: flags.FlagValues) -> None:
             str,
             None,
             "Index of faiss to train and keep, as its index_factory takes it: HNSW32, fast but larger than "
-            "the embeddings; IVF1024,SQ8, small, for a million images. Needs pip install profs_tf[faiss].",
+            "the embeddings; IVF1024,SQ8, small, for a million images. Needs pip install 'profs_tf[faiss]'.",
             _FAISS,
         ),
         (
@@ -140,6 +140,7 @@ def main(values: flags.FlagValues) -> None:
             "`query` must name a picture unless an index is built. Pass --query=FILE, --query_list=FILE or "
             "--indexed=NAME to search; --embedder=FOLDER, and --folder=FOLDER or --dataset=NAME, to build."
         )
+    _refuse_unused(values, searches)
     builds = bool(values.folder or names_data or (values.embedder and not (searches or changes)))
     index = _build(values) if builds else ImageIndex.load(values.index)
     if changes:
@@ -148,6 +149,21 @@ def main(values: flags.FlagValues) -> None:
         _report(values, f"faiss {_build_faiss(index, values)}")
     if searches:
         _search(index, values, files)
+
+
+def _refuse_unused(values: flags.FlagValues, searches: bool) -> None:
+    """Raises ValueError for a flag without the one that it belongs to."""
+    owners: list[tuple[tuple[str, ...], str]] = []
+    if not searches:
+        owners.append((("k", "search", "exclude_self", "strip"), "query"))
+    if not values.faiss_factory:
+        owners.append((("faiss_recall", "recall_sample"), "faiss_factory"))
+    for names, owner in owners:
+        for name in names:
+            if values[name].present:
+                raise ValueError(
+                    f"`{name}` must be left out without `{owner}`, got {values[name].value}. Pass both."
+                )
 
 
 def _build(values: flags.FlagValues) -> ImageIndex:
@@ -212,16 +228,14 @@ def _report_index(index: ImageIndex, values: flags.FlagValues) -> None:
 
 
 def _search(index: ImageIndex, values: flags.FlagValues, files: list[str]) -> None:
-    options = {"distance": values.distance, "search": values.search}
+    options: dict[str, Any] = {name: values[name].value for name in ("distance", "search", "exclude_self")}
     names_indexed = split_at_commas(values.indexed, index.names.__contains__)
     positions = [_position(index, name) for name in names_indexed]
     found: list[list[Neighbor]] = []
     pictures: list[Union[str, np.ndarray]] = [*files, *map(index.picture, positions)]
     names = [*files, *(index.names[position] for position in positions)]
     if files:
-        found += index.query(
-            files, values.k, embedder=values.embedder, exclude_self=values.exclude_self, **options
-        )
+        found += index.query(files, values.k, embedder=values.embedder, **options)
     if positions:
         found += index.query_indexed(positions, values.k, **options)
     changed = index.changed(neighbor.position for row in found for neighbor in row)

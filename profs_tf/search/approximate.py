@@ -162,7 +162,7 @@ def parameter_values(index: Any) -> tuple[str, list[int]]:
     faiss = import_faiss()
     ivf = faiss.try_extract_index_ivf(index)
     if ivf:
-        return "nprobe", [2**power for power in range(int(ivf.nlist).bit_length()) if 2**power <= ivf.nlist]
+        return "nprobe", [2**power for power in range(int(ivf.nlist).bit_length())]
     inner = faiss.downcast_index(index)
     if isinstance(inner, faiss.IndexPreTransform):
         inner = faiss.downcast_index(inner.index)
@@ -217,5 +217,5 @@ def import_faiss() -> ModuleType:
     except ImportError as error:
         raise ValueError(
             "`search` faiss and `faiss_factory` need faiss, which is not installed. "
-            "Install it by `pip install profs_tf[faiss]`."
+            "Install it by `pip install 'profs_tf[faiss]'`."
         ) from error

@@ -30,7 +30,9 @@ def add_to_index(
     folder = IndexFolder(path)
     with folder.changing() as opened:
         manifest, table = opened.manifest, opened.table
-        source = added_source(images, manifest["root"], table.classes is not None, len(table.names))
+        source = added_source(
+            images, manifest["root"], table.classes is not None, "pictures" in manifest, len(table.names)
+        )
         _refuse_known(source, table)
         model = open_embedder(manifest, path, embedder)
         folder.chunks.begin({name: manifest[name] for name in ("embedder", "embedder_sha256", "root")})

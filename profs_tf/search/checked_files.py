@@ -40,16 +40,15 @@ def parse_object(path: Path, text: Optional[bytes] = None) -> dict[str, Any]:
     return found
 
 
-def file_checksum(path: Path, stop: Optional[int] = None, start: int = 0, checksum: int = 0) -> int:
-    """Returns the CRC-32 of a file from byte `start` to byte `stop`, continuing that of what lies before.
+def file_checksum(path: Path, stop: Optional[int] = None) -> int:
+    """Returns the CRC-32 of a file, or of its first `stop` bytes.
 
     Raises:
         OSError: If it cannot be read.
         EOFError: If it is shorter.
     """
-    left = float("inf") if stop is None else stop - start
+    left, checksum = float("inf") if stop is None else stop, 0
     with open(path, "rb") as file:
-        file.seek(start)
         while block := file.read(int(min(left, _BLOCK_BYTES))):
             checksum = zlib.crc32(block, checksum)
             left -= len(block)

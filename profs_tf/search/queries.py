@@ -71,7 +71,7 @@ def _checked(query: Any, argument: str) -> Query:
         )
     array = np.asarray(query)
     is_image = array.dtype == np.uint8 and array.ndim == 3 and array.shape[2] == 3 and array.size
-    is_embedding = array.dtype.kind == "f" and array.ndim == 1
+    is_embedding = array.dtype.kind == "f" and array.ndim == 1 and array.size
     if not (is_image or is_embedding):
         raise ValueError(
             f"`{argument}` must be an image, uint8 [H, W, 3], or an embedding, float [D], got {array.dtype} "

@@ -112,14 +112,16 @@ class IndexReader:
         *,
         distance: str = "euclidean",
         search: str = "exact",
+        exclude_self: bool = True,
     ) -> list[list[Neighbor]]:
-        """Finds the images nearest to indexed images, each excluded from its own neighbors.
+        """Finds the images nearest to indexed images.
 
         Args:
             positions: Q indices of indexed images.
             k: As for `query`, like the other arguments and the result.
             distance: Likewise.
             search: Likewise.
+            exclude_self: Whether each image is excluded from its own neighbors.
         """
         positions = np.asarray(positions)
         if positions.ndim != 1 or not len(positions) or positions.dtype.kind not in "iu":
@@ -129,8 +131,9 @@ class IndexReader:
                 f"`positions` must be in 0..{len(self) - 1}, got values from {positions.min()} to "
                 f"{positions.max()}."
             )
+        own = positions if exclude_self else np.full_like(positions, -1, np.int64)
         embeddings = self._searcher.embeddings_at(positions)
-        return self._searcher.neighbors(embeddings, k, positions, distance, search)
+        return self._searcher.neighbors(embeddings, k, own, distance, search)
 
     def picture(self, position: int) -> Union[str, np.ndarray]:
         """Returns the path of an indexed picture, or for a data set in memory its uint8 `[H, W, 3]`."""

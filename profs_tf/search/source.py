@@ -111,14 +111,17 @@ def added_source(
     images: Union[str, os.PathLike, Sequence[Union[str, os.PathLike]], ImageList],
     root: str,
     has_classes: bool,
+    has_pictures: bool,
     first: int,
 ) -> IndexSource:
     """Makes a source of pictures that are added to an index.
 
     Args:
         images: A folder, paths of picture files, or an `ImageList`.
-        root: Of the index, "" if its pictures are in memory. Names of files elsewhere are absolute.
+        root: Of the index, "" if its pictures are no files of one folder. Names of files elsewhere are
+            absolute.
         has_classes: Whether the index has classes.
+        has_pictures: Whether the index holds its pictures, which were in memory.
         first: The number of the first picture in memory.
 
     Raises:
@@ -132,8 +135,8 @@ def added_source(
         raise ValueError(f"`images` must be {kind} an index {state} classes, got {type(images).__name__}.")
     if isinstance(images, ImageList):
         source = source_of(images)
-        if source.is_in_memory == bool(root):
-            kinds = ("files", "pictures in memory") if root else ("pictures in memory", "files")
+        if source.is_in_memory != has_pictures:
+            kinds = ("pictures in memory", "files") if has_pictures else ("files", "pictures in memory")
             raise ValueError(f"`images` must be {kinds[0]}, as those of the index are, got {kinds[1]}.")
     elif isinstance(images, (str, os.PathLike)) and not os.path.isfile(os.path.expanduser(images)):
         if not os.path.isdir(os.path.expanduser(images)):

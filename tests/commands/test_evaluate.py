@@ -107,6 +107,13 @@ def test_a_gallery_is_searched(tmp_path):
             ["--embeddings={0}/e.npy", "--labels={0}/missing.txt"],
             "--labels must be a file that can be read, got {0}/missing.txt",
         ),
+        *(
+            (
+                ["--embeddings={0}/e.npy", "--labels={0}/l.txt", f"--{name}={value}"],
+                f"--{name} must be left out with --embeddings, got {value}.",
+            )
+            for name, value in (("dataset", "emoji"), ("split", "train"), ("save_embeddings", "x.npy"))
+        ),
         (["--noclustering=1"], "clustering"),
         (["--embedder={0}"], "--embedder must be the folder of a SavedModel"),
         (["--embedder={0}", "--batch_size=0"], "--batch_size must be >= 1, got 0."),

@@ -111,6 +111,13 @@ def test_a_data_set_is_indexed_and_searched_by_name(whole_run, pictures, tmp_pat
     }
 
 
+def test_an_indexed_query_finds_itself_if_it_is_not_excluded(indexed, monkeypatch, capsys):
+    ask = [f"--index={indexed[0]}", "--indexed=class 02/1.png", "--k=2", "--json"]
+    for flags, is_found in (([], False), (["--noexclude_self"], True)):
+        (row,) = json.loads(run_here(monkeypatch, capsys, *ask, *flags).out)["queries"]
+        assert (row["neighbors"][0]["name"] == "class 02/1.png") == is_found
+
+
 def test_indexes_the_test_split_of_the_embedders_run(quarter_embedder, tmp_path, monkeypatch, capsys):
     flags = [f"--embedder={quarter_embedder}", f"--index={tmp_path / 'index'}"]
     done = run_here(monkeypatch, capsys, *flags)
@@ -231,6 +238,11 @@ def test_changes_the_index_and_searches_it_by_faiss(indexed, pictures, tmp_path,
             marks=pytest.mark.skipif(not find_spec("faiss"), reason="faiss is an extra"),
         ),
         (["--index={1}", "--faiss_factory=Flat", "--faiss_recall=95"], "--faiss_recall must be in (0, 1]"),
+        (["--index={1}", "--indexed=0", "--faiss_recall=0.9"], "--faiss_recall must be left out without"),
+        (
+            ["--index={1}", "--remove=nobody", "--k=3"],
+            "--k must be left out without --query, got 3. Pass both.",
+        ),
         (["--index={1}", "--remove=nobody"], "--remove must be names in the index, got 'nobody'"),
         (["--index={1}", "--add={0}/no.png"], "--add must name image files that can be read, got {0}/no.png"),
         (["--index={1}", "--query_list={0}/no.txt"], "--query_list must be a text file in UTF-8"),

@@ -14,7 +14,7 @@ EMBEDDINGS = RANDOM.standard_normal((400, 16)).astype(np.float32)
 def test_says_how_to_install_faiss_where_it_is_missing(monkeypatch):
     # None makes the import fail, whether or not it is installed.
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(ValueError, match=r"Install it by `pip install profs_tf\[faiss\]`"):
+    with pytest.raises(ValueError, match=r"Install it by `pip install 'profs_tf\[faiss\]'`"):
         import_faiss()
 
 

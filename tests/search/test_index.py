@@ -113,6 +113,14 @@ def test_given_embeddings_are_searched_with_and_without_their_embedder(pictures,
     assert index.changed(range(40)) == []
     index.remove("0/00.png")
     assert len(profs.ImageIndex.load(tmp_path / "index")) == 39
+    named = profs.ImageIndex.from_embeddings(
+        built.embeddings, built.names, tmp_path / "named", embedder=embedders[0], class_names=["a"] * 40
+    )
+    in_memory = profs.datasets.ImageList.from_labels(np.zeros([1, 20, 30, 3], np.uint8), ["a"])
+    with pytest.raises(
+        ValueError, match="`images` must be files, as those of the index are, got pictures in"
+    ):
+        named.add(in_memory)
     alone = profs.ImageIndex.from_embeddings(np.eye(3), ["a", "b", "c"], tmp_path / "alone")
     assert alone.query(np.array([0.9, 0.1, 0.0]), k=1)[0][0].name == "a"
     with pytest.raises(ValueError, match="`index` must know its embedder .*alone"):

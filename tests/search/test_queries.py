@@ -67,6 +67,7 @@ def test_a_pillow_image_is_read_as_its_file(tmp_path):
     [
         ([], ValueError, "`queries` must hold at least one query"),
         (np.zeros([0, 4, 4, 3], np.uint8), ValueError, "`queries` must hold at least one query"),
+        (np.array([]), ValueError, r"or an embedding, float \[D\], got float64 of shape \[0\]"),
         ([0.5], TypeError, r"`queries\[0\]` must be a path, .* got float"),
         (None, TypeError, r"`queries\[0\]` must be a path, .* got NoneType"),
         # Not the list of its lines.
