@@ -134,4 +134,4 @@ def check_values(
             if path:
                 check(name, path)
                 # A shell leaves the ~ of --output=~/one.csv as it is.
-                values[name].value = str(expanded(path))
+                values[name].value = os.path.expanduser(path)
