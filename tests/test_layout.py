@@ -10,7 +10,8 @@ COMMANDS = ("check_data", "embed", "evaluate", "export", "gallery", "retrieve", 
 # Lower first; what stands in one line may not import each other.
 LAYERS = (
     ("utils", "version"),
-    ("sampling", "metrics", "losses", "config"),
+    ("sampling", "metrics", "losses"),
+    ("config",),
     ("datasets",),
     ("distribution",),
     ("inputs",),

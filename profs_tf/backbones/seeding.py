@@ -10,6 +10,8 @@ import zlib
 import numpy as np
 import tensorflow as tf
 
+from profs_tf.utils.checks import check_count
+
 # Names of kernels among a layer's attributes, and the suffixes that give two kernels of one layer two seeds.
 _KERNELS = {"kernel": "", "depthwise_kernel": "/depthwise", "pointwise_kernel": "/pointwise"}
 
@@ -25,15 +27,14 @@ def seed_kernels(root: tf.Module, seed: int) -> None:
     Raises:
         ValueError: If ``seed`` is negative or not a whole number.
     """
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
-        raise ValueError(f"`seed` must be a whole number >= 0, got {seed!r}.")
+    seed = check_count("seed", seed, minimum=0)
     for layer in (root, *root.submodules):
         for word, own_name in _KERNELS.items():
             # Depthwise convolutions inherit an initializer for a kernel that they do not have.
             kernel = getattr(layer, word, None)
             initializer = getattr(layer, f"{word.split('_')[0]}_initializer", None)
             if isinstance(kernel, tf.Variable) and initializer is not None:
-                _draw(kernel, initializer, [int(seed), zlib.crc32(f"{layer.name}{own_name}".encode())])
+                _draw(kernel, initializer, [seed, zlib.crc32(f"{layer.name}{own_name}".encode())])
 
 
 def _draw(kernel: tf.Variable, initializer: tf.keras.initializers.Initializer, entropy: list) -> None:

@@ -31,8 +31,7 @@ from profs_tf.sampling.batch_sampler import BatchSampler
 from profs_tf.sampling.ccp.k_center import draw_pool, greedy_k_center
 from profs_tf.sampling.ccp.plateau import ScorePlateau
 from profs_tf.sampling.class_index import ClassTable
-from profs_tf.sampling.projection_schedule import check_whole
-from profs_tf.utils.checks import check_one_of
+from profs_tf.utils.checks import check_count, check_one_of
 
 Images = Union[ImageList, FeatureList]
 STARTS = ("present", "best")
@@ -85,13 +84,9 @@ class CcpCallback(ProfsCallback):
             ValueError: If an argument is out of range, or sampler and images do not go together.
         """
         super().__init__(sampler)
-        for name, value in (
-            ("pool_size", pool_size),
-            ("every_epochs", every_epochs),
-            ("batch_size", batch_size),
-        ):
-            if check_whole(name, value) < 1:
-                raise ValueError(f"`{name}` must be >= 1, got {value}.")
+        check_count("pool_size", pool_size)
+        check_count("every_epochs", every_epochs)
+        check_count("batch_size", batch_size)
         self._start = check_one_of("start", start, STARTS)
         if sampler.queries != "all" or sampler.steps_per_projection != 1:
             raise ValueError(

@@ -11,6 +11,7 @@ from absl import flags
 from profs_tf import losses
 from profs_tf.cli.flag_types import define_flag
 from profs_tf.config import Config
+from profs_tf.utils.checks import check_one_of
 
 # Fields without effect under some methods, or with losses that have prototypes.
 _OF_REPRESENTATIVES = (
@@ -149,8 +150,7 @@ def _documented(loss: str, option: str) -> str:
 
 
 def _given_loss_options(values: flags.FlagValues, chosen_loss: str) -> dict[str, Any]:
-    if chosen_loss not in losses.names():
-        raise ValueError(f"`loss` must be one of {', '.join(losses.names())}, got {chosen_loss!r}.")
+    check_one_of("loss", chosen_loss, losses.names())
     given_options = {}
     for loss in losses.names():
         for name in loss_options(loss):

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Optional
 
+from profs_tf.sampling.batch_sampler import CLASS_DRAWS
+from profs_tf.sampling.hncm.selection import STRATEGIES
+from profs_tf.sampling.representatives import REPRESENTATIVE_DRAWS
 from profs_tf.utils.option_fields import option
 
 METHODS = ("baseline", "proximal", "profs", "profs_hncm", "ccp")
@@ -49,7 +52,7 @@ class MethodOptions:
         "uniform",
         "uniform: drawn independently for each projection. cyclic: an image is drawn again only after all "
         "others of its class.",
-        choices=("uniform", "cyclic"),
+        choices=REPRESENTATIVE_DRAWS,
     )
     representative_pairs: bool = option(
         True,
@@ -65,7 +68,7 @@ class MethodOptions:
         "independent",
         "The classes of each batch. independent: drawn anew. rounds: every class is in a batch before any is "
         "in another, except that the last batch of a round is filled up; not with profs_hncm.",
-        choices=("independent", "rounds"),
+        choices=CLASS_DRAWS,
     )
     hard_classes_per_seed: int = option(
         3, "h, with profs_hncm: nearest classes that each seed class adds to the batch.", minimum=1
@@ -74,7 +77,7 @@ class MethodOptions:
         "nearest",
         "With profs_hncm. nearest: each seed's nearest classes. greedy: repeatedly the class nearest to "
         "any in the batch.",
-        choices=("nearest", "greedy"),
+        choices=STRATEGIES,
     )
     mining_lag: int = option(
         4,

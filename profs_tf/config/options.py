@@ -9,6 +9,7 @@ from profs_tf.config.ccp_options import CcpOptions
 from profs_tf.config.checks import check_combinations
 from profs_tf.config.data_options import DataOptions
 from profs_tf.config.method_options import MethodOptions
+from profs_tf.metrics.scores import CLUSTERING
 from profs_tf.utils.option_fields import check_range, option, whole_numbers
 
 
@@ -180,7 +181,7 @@ class Config(CcpOptions, MethodOptions, DataOptions):
     clustering: str = option(
         "best",
         "When NMI and F1 are computed by k-means: at every evaluation, once for the best epoch, or never.",
-        choices=("never", "best", "every_epoch"),
+        choices=CLUSTERING,
     )
     export: bool = option(
         True, "Whether the best epoch's embedder is exported; `python -m profs_tf.export` does so later, too."

@@ -4,7 +4,7 @@ Shapes: images are uint8 [H, W, 3], RGB, values 0 to 255, before and after; the 
 W are the height and width of an image in pixels.
 
 Crops and flips are stateless operations of `tf.image` instead of KerasCV's layers, which need eight times the
-processor time for the same crop and flip of a batch (the last line of ``tools/benchmark_input.py``) and draw
+CPU time for the same crop and flip of a batch (the last line of ``tools/benchmark_input.py``) and draw
 from a running generator, so that a resumed run would not get the images that it would have had.
 """
 
@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.augmentation import erase, jitter_colors, random_resized_crop
+from profs_tf.utils.checks import check_one_of
 
 AUGMENTATIONS = ("crop", "random_resized_crop")
 ASPECTS = ("stretch", "crop", "pad")
@@ -71,12 +72,8 @@ class Preprocessing:
                 f"`shift` must be less than the image's side of {self.resize or self.crop} pixels, "
                 f"got {self.shift}."
             )
-        if self.augmentation not in AUGMENTATIONS:
-            raise ValueError(
-                f"`augmentation` must be one of {', '.join(AUGMENTATIONS)}, got {self.augmentation!r}."
-            )
-        if self.aspect not in ASPECTS:
-            raise ValueError(f"`aspect` must be one of {', '.join(ASPECTS)}, got {self.aspect!r}.")
+        check_one_of("augmentation", self.augmentation, AUGMENTATIONS)
+        check_one_of("aspect", self.aspect, ASPECTS)
         if self.aspect != "stretch" and not self.resize:
             raise ValueError(
                 f"`resize` must be >= 1 pixel with `aspect` {self.aspect}, got 0, which does not scale."

@@ -17,6 +17,7 @@ from profs_tf.losses.proxy_nca import ProxyNCALoss as ProxyNCALoss
 from profs_tf.losses.soft_triple import SoftTripleLoss as SoftTripleLoss
 from profs_tf.losses.sup_con import SupConLoss as SupConLoss
 from profs_tf.losses.triplet import TripletLoss as TripletLoss
+from profs_tf.utils.checks import check_one_of
 
 _LOSSES: dict[str, type[MetricLoss]] = {
     value.__module__.rpartition(".")[2]: value
@@ -41,9 +42,7 @@ def loss_class(name: str) -> type[MetricLoss]:
     Raises:
         ValueError: If ``name`` is unknown.
     """
-    if name not in _LOSSES:
-        raise ValueError(f"`name` must be one of {', '.join(_LOSSES)}, got {name}.")
-    return _LOSSES[name]
+    return _LOSSES[check_one_of("name", name, _LOSSES)]
 
 
 def options(name: str) -> dict[str, Option]:

@@ -10,7 +10,6 @@ values. All layers are stock Keras layers, so that a saved embedder loads wherev
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Iterator
 from typing import Optional, Union
 
@@ -20,6 +19,7 @@ from profs_tf import backbones
 from profs_tf.backbones.seeding import seed_kernels
 from profs_tf.backbones.weights.assign import check_finite
 from profs_tf.models.head import HEADS, build_head
+from profs_tf.utils.checks import check_count, check_one_of
 from profs_tf.utils.legacy_keras import check_keras_2
 from profs_tf.utils.option_fields import trained_backbone_layers
 
@@ -78,14 +78,12 @@ def build_embedder(
         ValueError: If an argument is out of range or unknown, a loaded weight is not finite, ``backbone`` is
             a model of Keras 3, or an option of named backbones is given while it is a model.
     """
-    _check_sizes(embedding_dim, input_size)
+    check_count("embedding_dim", embedding_dim)
+    if input_size is not None:
+        check_count("input_size", input_size, "None accepts any size.")
     check_keras_2("backbone", backbone)
-    if freeze_batch_norm not in FREEZE_BATCH_NORM:
-        raise ValueError(
-            f"`freeze_batch_norm` must be one of {', '.join(FREEZE_BATCH_NORM)}, got {freeze_batch_norm!r}."
-        )
-    if head not in HEADS:
-        raise ValueError(f"`head` must be one of {', '.join(HEADS)}, got {head!r}.")
+    check_one_of("freeze_batch_norm", freeze_batch_norm, FREEZE_BATCH_NORM)
+    check_one_of("head", head, HEADS)
     num_trained = trained_backbone_layers(train_layers)
     shape = (input_size, input_size, 3)
     if isinstance(backbone, tf.keras.Model):
@@ -112,16 +110,6 @@ def build_embedder(
     if seed is not None:
         seed_kernels(head_layer, seed)
     return embedder
-
-
-def _check_sizes(embedding_dim: int, input_size: Optional[int]) -> None:
-    for argument, value in (("embedding_dim", embedding_dim), ("input_size", input_size)):
-        if value is not None and not isinstance(value, numbers.Integral):
-            raise ValueError(f"`{argument}` must be a whole number, got {value!r}.")
-    if embedding_dim < 1:
-        raise ValueError(f"`embedding_dim` must be >= 1, got {embedding_dim}.")
-    if input_size is not None and input_size < 1:
-        raise ValueError(f"`input_size` must be >= 1 pixel or None for any size, got {input_size}.")
 
 
 def _check_own_backbone(pretrained: Optional[str], batch_norm_momentum: Optional[float]) -> None:

@@ -10,14 +10,10 @@ import numpy as np
 
 from profs_tf.sampling import random_streams
 from profs_tf.sampling.class_index import ClassTable
-from profs_tf.sampling.projection_schedule import (
-    Schedule,
-    check_whole,
-    classes_in_batch,
-    derive_steps_per_projection,
-)
+from profs_tf.sampling.projection_schedule import Schedule, classes_in_batch, derive_steps_per_projection
 from profs_tf.sampling.representatives import REPRESENTATIVE_DRAWS, draw_representatives
 from profs_tf.utils.array_types import Labels
+from profs_tf.utils.checks import check_count, check_one_of
 
 QUERIES = ("representatives", "all")
 CLASS_DRAWS = ("independent", "rounds")
@@ -100,29 +96,22 @@ class BatchSampler:
             ValueError: If an argument is out of its range.
         """
         self.table = ClassTable(labels)
-        self.images_per_class = int(images_per_class)
-        self.classes_per_batch = classes_in_batch(batch_size, images_per_class, self.table.num_classes)
+        self.images_per_class = check_count("images_per_class", images_per_class)
+        self.classes_per_batch = classes_in_batch(batch_size, self.images_per_class, self.table.num_classes)
         self.batch_size = self.classes_per_batch * self.images_per_class
-        if not 0 <= check_whole("seed", seed) < 2**62:
-            raise ValueError(f"`seed` must be in [0, 2**62), got {seed}.")
-        self.seed = int(seed)
+        self.seed = check_count("seed", seed, minimum=0)
+        if self.seed >= 2**62:
+            raise ValueError(f"`seed` must be below 2**62, got {seed}.")
         if steps_per_projection is None:
             steps_per_projection = derive_steps_per_projection(
                 self.num_classes, self.classes_per_batch, representative_uses
             )
-        self.schedule = Schedule(check_whole("steps_per_projection", steps_per_projection))
-        if representative_draw not in REPRESENTATIVE_DRAWS:
-            raise ValueError(
-                f"`representative_draw` must be one of {', '.join(REPRESENTATIVE_DRAWS)}, "
-                f"got {representative_draw!r}."
-            )
-        self.representative_draw = representative_draw
-        if queries not in QUERIES:
-            raise ValueError(f"`queries` must be one of {', '.join(QUERIES)}, got {queries!r}.")
-        self.queries = queries
-        if class_draw not in CLASS_DRAWS:
-            raise ValueError(f"`class_draw` must be one of {', '.join(CLASS_DRAWS)}, got {class_draw!r}.")
-        self.class_draw = class_draw
+        self.schedule = Schedule(steps_per_projection)
+        self.representative_draw = check_one_of(
+            "representative_draw", representative_draw, REPRESENTATIVE_DRAWS
+        )
+        self.queries = check_one_of("queries", queries, QUERIES)
+        self.class_draw = check_one_of("class_draw", class_draw, CLASS_DRAWS)
         self.representative_reuse = representative_reuse
         self.first_step = 0
         self._latest = (-1, np.empty(0, np.int64))

@@ -1,19 +1,9 @@
 """When projections begin, and how many steps M they have (paper, section 5.4.1)."""
 
-import numbers
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Optional
 
-
-def check_whole(argument: str, value: Any) -> int:
-    """Returns an integer of Python or NumPy as an int.
-
-    Raises:
-        ValueError: If its type is no integer type; 4.0 is refused.
-    """
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise ValueError(f"`{argument}` must be a whole number, got {value!r}.")
-    return int(value)
+from profs_tf.utils.checks import check_count
 
 
 def classes_in_batch(batch_size: int, images_per_class: int, num_classes: int) -> int:
@@ -22,14 +12,12 @@ def classes_in_batch(batch_size: int, images_per_class: int, num_classes: int) -
     Raises:
         ValueError: If `batch_size` is not a positive multiple of `images_per_class`, both whole numbers.
     """
-    batch_size = check_whole("batch_size", batch_size)
-    images_per_class = check_whole("images_per_class", images_per_class)
-    if images_per_class < 1:
-        raise ValueError(f"`images_per_class` must be >= 1, got {images_per_class}.")
-    if batch_size < 1 or batch_size % images_per_class:
+    batch_size = check_count("batch_size", batch_size)
+    images_per_class = check_count("images_per_class", images_per_class)
+    if batch_size % images_per_class:
         nearest = max(1, round(batch_size / images_per_class)) * images_per_class
         raise ValueError(
-            f"`batch_size` must be a positive multiple of `images_per_class` = {images_per_class}, "
+            f"`batch_size` must be a multiple of `images_per_class` = {images_per_class}, "
             f"got {batch_size}; the nearest is {nearest}."
         )
     return min(batch_size // images_per_class, num_classes)
@@ -51,13 +39,9 @@ def derive_steps_per_projection(
     Raises:
         ValueError: If an argument is not a whole number of at least 1.
     """
-    for name, value in (
-        ("num_classes", num_classes),
-        ("classes_per_batch", classes_per_batch),
-        ("representative_uses", representative_uses),
-    ):
-        if check_whole(name, value) < 1:
-            raise ValueError(f"`{name}` must be >= 1, got {value}.")
+    num_classes = check_count("num_classes", num_classes)
+    classes_per_batch = check_count("classes_per_batch", classes_per_batch)
+    representative_uses = check_count("representative_uses", representative_uses)
     return -(-representative_uses * num_classes // classes_per_batch)
 
 
@@ -72,8 +56,8 @@ class Schedule:
     steps_per_projection: int
 
     def __post_init__(self) -> None:
-        if check_whole("steps_per_projection", self.steps_per_projection) < 1:
-            raise ValueError(f"`steps_per_projection` must be >= 1, got {self.steps_per_projection}.")
+        steps = check_count("steps_per_projection", self.steps_per_projection)
+        object.__setattr__(self, "steps_per_projection", steps)
 
     def projection_index(self, step: int) -> int:
         """Returns k, the projection of a step."""

@@ -24,19 +24,14 @@ def draw_representatives(
 
     Returns:
         int64 [L]: ``R[l]`` is the index of an image of class l.
-
-    Raises:
-        ValueError: If `draw` is unknown.
     """
-    if draw == "uniform":
-        uniform = random_streams.generator(seed, random_streams.REPRESENTATIVES, projection_index).random(
-            table.num_classes
-        )
-        positions = (uniform * table.sizes).astype(np.int64)
-        return table.images_by_class[table.starts + positions]
-    if draw == "cyclic":
-        return _cyclic(table, seed, projection_index)
-    raise ValueError(f"`representative_draw` must be one of {', '.join(REPRESENTATIVE_DRAWS)}, got {draw!r}.")
+    return (_cyclic if draw == "cyclic" else _uniform)(table, seed, projection_index)
+
+
+def _uniform(table: ClassTable, seed: int, projection_index: int) -> np.ndarray:
+    random = random_streams.generator(seed, random_streams.REPRESENTATIVES, projection_index)
+    positions = (random.random(table.num_classes) * table.sizes).astype(np.int64)
+    return table.images_by_class[table.starts + positions]
 
 
 def _cyclic(table: ClassTable, seed: int, projection_index: int) -> np.ndarray:

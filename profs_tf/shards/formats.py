@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from profs_tf.utils.checks import check_one_of
 from profs_tf.utils.files import replacing, write_atomically
 
 COLUMNS = ("name", "label", "checksum")
@@ -37,8 +38,7 @@ class Rows(NamedTuple):
 
 def check_format(name: str) -> None:
     """Raises ValueError unless a format is known and its library is installed."""
-    if name not in FORMATS:
-        raise ValueError(f"`format` must be one of {', '.join(FORMATS)}, got {name!r}.")
+    check_one_of("format", name, FORMATS)
     if name == "parquet":
         try:
             import pyarrow.parquet  # noqa: F401

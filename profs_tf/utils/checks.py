@@ -2,7 +2,7 @@
 
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Any
 
 
@@ -27,15 +27,21 @@ def check_finite_above(argument: str, value: float, bound: float) -> float:
     return float(value)
 
 
-def check_count(argument: str, value: Any, cure: str, minimum: int = 1) -> int:
-    """Returns ``value`` as an int; raises ValueError unless it is a whole number ``>= minimum``."""
-    if not isinstance(value, numbers.Integral) or value < minimum:
-        raise ValueError(f"`{argument}` must be a whole number >= {minimum}, got {value}. {cure}")
+def check_count(argument: str, value: Any, cure: str = "", minimum: int = 1) -> int:
+    """Returns an integer of Python or NumPy as an int.
+
+    Raises:
+        ValueError: Unless it is a whole number ``>= minimum``, which True and 4.0 are not; ``cure`` ends the
+            message.
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < minimum:
+        message = f"`{argument}` must be a whole number >= {minimum}, got {value!r}."
+        raise ValueError(f"{message} {cure}" if cure else message)
     return int(value)
 
 
-def check_one_of(argument: str, value: Any, valid: Sequence[str]) -> str:
+def check_one_of(argument: str, value: Any, valid: Collection[str]) -> str:
     """Returns ``value``; raises ValueError, with the valid values, unless it is one of ``valid``."""
     if value not in valid:
-        raise ValueError(f"`{argument}` must be one of {', '.join(valid)}, got {value}.")
+        raise ValueError(f"`{argument}` must be one of {', '.join(valid)}, got {value!r}.")
     return value

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import field
 from typing import Any, Optional, Union
 
+from profs_tf.utils.checks import check_one_of
+
 
 def option(
     default: Any, text: str, *, choices: tuple[str, ...] = (), minimum: Any = None, above: Any = None
@@ -41,8 +43,8 @@ def check_range(spec: "dataclasses.Field[Any]", value: Any) -> None:
     rules = spec.metadata
     if value is None or "choices" not in rules:
         return
-    if rules["choices"] and value not in rules["choices"]:
-        raise ValueError(f"`{spec.name}` must be one of {', '.join(rules['choices'])}, got {value!r}.")
+    if rules["choices"]:
+        check_one_of(spec.name, value, rules["choices"])
     if isinstance(value, float) and not abs(value) < float("inf"):
         raise ValueError(f"`{spec.name}` must be finite, got {value}.")
     if rules["minimum"] is not None and value < rules["minimum"]:

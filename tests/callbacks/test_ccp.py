@@ -238,9 +238,9 @@ def test_what_does_not_go_together_is_refused():
     with pytest.raises(ValueError, match="`validation_images` must hold a class with two .* of 4 classes"):
         profs.CcpCallback(sampler, TRAIN, VALIDATION.take(np.arange(4) * 6))
     for option in ("pool_size", "every_epochs", "batch_size"):
-        with pytest.raises(ValueError, match=f"`{option}` must be >= 1, got 0"):
+        with pytest.raises(ValueError, match=f"`{option}` must be a whole number >= 1, got 0"):
             make_callback(sampler, **{option: 0})
-        with pytest.raises(ValueError, match=f"`{option}` must be a whole number, got 4.5"):
+        with pytest.raises(ValueError, match=f"`{option}` must be a whole number >= 1, got 4.5"):
             make_callback(sampler, **{option: 4.5})
     with pytest.raises(ValueError, match="`pool_size` must be at least the 2 prototypes of a class, got 1"):
         fit(make_model(), make_callback(sampler, pool_size=1), epochs=1)

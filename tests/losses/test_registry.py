@@ -94,11 +94,11 @@ def test_get_passes_the_options_on():
 def test_unknown_names_list_the_valid_ones():
     valid = ", ".join(NAMES)
     for call in (losses.get, losses.options):
-        with pytest.raises(ValueError, match=f"`name` must be one of {valid}, got contrastiv."):
+        with pytest.raises(ValueError, match=f"`name` must be one of {valid}, got 'contrastiv'."):
             call("contrastiv")
     with pytest.raises(ValueError, match="`mining` is not an option of loss n_pair. It has: l2_weight."):
         losses.get("n_pair", mining="hard")
-    with pytest.raises(ValueError, match="`mining` must be one of hard, semi_hard, got semihard."):
+    with pytest.raises(ValueError, match="`mining` must be one of hard, semi_hard, got 'semihard'."):
         losses.get("triplet", mining="semihard")
     with pytest.raises(ValueError, match="`num_classes` must be .* got None. Pass the number of training"):
         losses.get("proxy_nca", embedding_dim=4)

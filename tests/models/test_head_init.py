@@ -18,9 +18,10 @@ def features_like_a_network_s(num_images, num_features, seed=0):
     return (mixed @ rotation + 5.0).astype(np.float32)
 
 
-def test_without_shrinkage_it_is_scikit_learn_s_whitening():
+def test_without_shrinkage_it_is_scikit_learn_s_whitening(monkeypatch):
+    monkeypatch.setattr("profs_tf.models.head_init.SHRINKAGE", 0.0)
     features = features_like_a_network_s(200, 12)
-    kernel, bias = whitening(features, 5, shrinkage=0.0)
+    kernel, bias = whitening(features, 5)
     expected = PCA(5, whiten=True, svd_solver="full").fit_transform(features.astype(np.float64))
     got = features @ kernel + bias
     signs = np.sign((got * expected).sum(axis=0))

@@ -223,7 +223,7 @@ def test_the_first_projection_s_pull_is_left_out_for_its_m_steps(options):
 
 
 def test_unknown_loss_is_refused_with_the_valid_names():
-    with pytest.raises(ValueError, match="`name` must be one of angular, .*, triplet, got magrin"):
+    with pytest.raises(ValueError, match="`name` must be one of angular, .*, triplet, got 'magrin'"):
         sampling_rules(Config(loss="magrin"))
 
 

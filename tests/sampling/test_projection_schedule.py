@@ -50,16 +50,13 @@ def test_epochs_must_hold_whole_executions():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Schedule(0), "`steps_per_projection` must be >= 1, got 0"),
-        (lambda: derive_steps_per_projection(0, 1, 1), "`num_classes` must be >= 1, got 0"),
-        (lambda: derive_steps_per_projection(1, 0, 1), "`classes_per_batch` must be >= 1, got 0"),
-        (lambda: derive_steps_per_projection(1, 1, 0), "`representative_uses` must be >= 1, got 0"),
-        (lambda: classes_in_batch(128, 0, 5), "`images_per_class` must be >= 1, got 0"),
-        (
-            lambda: classes_in_batch(127, 2, 5),
-            "`batch_size` must be a positive multiple .* = 2, got 127; .* 128",
-        ),
-        (lambda: classes_in_batch(0, 2, 5), "`batch_size` must be a positive multiple"),
+        (lambda: Schedule(0), "`steps_per_projection` must be a whole number >= 1"),
+        (lambda: derive_steps_per_projection(0, 1, 1), "`num_classes` must be a whole number >= 1"),
+        (lambda: derive_steps_per_projection(1, 0, 1), "`classes_per_batch` must be a whole number >= 1"),
+        (lambda: derive_steps_per_projection(1, 1, 0), "`representative_uses` must be a whole number >= 1"),
+        (lambda: classes_in_batch(128, 0, 5), "`images_per_class` must be a whole number >= 1"),
+        (lambda: classes_in_batch(127, 2, 5), "`batch_size` must be a multiple .* = 2, got 127; .* 128"),
+        (lambda: classes_in_batch(0, 2, 5), "`batch_size` must be a whole number >= 1"),
     ],
 )
 def test_out_of_range_is_refused(call, message):

@@ -14,7 +14,7 @@ always its best so far: scores of earlier projections do not count.
 from collections.abc import Mapping
 from typing import Any
 
-from profs_tf.sampling.projection_schedule import check_whole
+from profs_tf.utils.checks import check_count
 
 # The score must rise by more than this.
 MIN_RISE = 1e-5
@@ -29,9 +29,7 @@ class ScorePlateau:
 
     def __init__(self, patience: int) -> None:
         """Begins a projection; raises ValueError unless `patience` is a whole number >= 1."""
-        if check_whole("patience", patience) < 1:
-            raise ValueError(f"`patience` must be >= 1, got {patience}.")
-        self.patience = patience
+        self.patience = check_count("patience", patience)
         self.begin()
 
     def begin(self) -> None:

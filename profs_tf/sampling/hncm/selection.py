@@ -11,7 +11,7 @@ from typing import Optional
 import numpy as np
 
 from profs_tf.sampling.hncm.memory import ClassMemory
-from profs_tf.sampling.projection_schedule import check_whole
+from profs_tf.utils.checks import check_count, check_one_of
 
 STRATEGIES = ("nearest", "greedy")
 
@@ -38,10 +38,8 @@ class ClassMining:
     strategy: str = "nearest"
 
     def __post_init__(self) -> None:
-        if check_whole("hard_classes_per_seed", self.hard_classes_per_seed) < 1:
-            raise ValueError(f"`hard_classes_per_seed` must be >= 1, got {self.hard_classes_per_seed}.")
-        if self.strategy not in STRATEGIES:
-            raise ValueError(f"`strategy` must be one of {', '.join(STRATEGIES)}, got {self.strategy!r}.")
+        check_count("hard_classes_per_seed", self.hard_classes_per_seed)
+        check_one_of("strategy", self.strategy, STRATEGIES)
 
     def choose(self, random: np.random.Generator, memory: ClassMemory, count: int) -> np.ndarray:
         """Returns C different classes, int64 [C], in the order in which they joined.

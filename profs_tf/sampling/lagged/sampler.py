@@ -8,7 +8,7 @@ from typing import Any, Generic, Optional
 from profs_tf.sampling.batch_sampler import BatchIndices, BatchSampler
 from profs_tf.sampling.lagged.feed import Message, StepFeed
 from profs_tf.sampling.lagged.history import LaggedHistory, Memory
-from profs_tf.sampling.projection_schedule import check_whole
+from profs_tf.utils.checks import check_count
 
 
 class LaggedSampler(BatchSampler, abc.ABC, Generic[Memory, Message]):
@@ -37,9 +37,7 @@ class LaggedSampler(BatchSampler, abc.ABC, Generic[Memory, Message]):
             ValueError: If `lag` is no whole number of at least 1, or as `BatchSampler`.
         """
         super().__init__(*arguments, **options)
-        if check_whole("lag", lag) < 1:
-            raise ValueError(f"`lag` must be >= 1 step, got {lag}.")
-        self.lag = int(lag)
+        self.lag = check_count("lag", lag)
         self.feed: StepFeed[Message] = StepFeed(0)
         self._memory: Optional[Memory] = None
         self._store: Callable[[Memory, Message], None]

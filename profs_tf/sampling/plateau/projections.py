@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Union
 import numpy as np
 
 from profs_tf.sampling.lagged.history import LaggedHistory
-from profs_tf.sampling.projection_schedule import check_whole
+from profs_tf.utils.checks import check_count
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -46,8 +46,7 @@ class PlateauRule:
 
     def __post_init__(self) -> None:
         for name in ("stretch", "patience", "longest"):
-            if check_whole(name, getattr(self, name)) < 1:
-                raise ValueError(f"`{name}` must be >= 1, got {getattr(self, name)}.")
+            check_count(name, getattr(self, name))
         if self.longest <= self.shortest:
             raise ValueError(
                 f"`longest` must be above {self.shortest} steps, {1 + self.patience} stretches of "

@@ -80,7 +80,7 @@ def test_equals_the_loop(num_classes, hard, seed, share_unseen, data):
     [(100, 512, "nearest"), (561, 128, "greedy"), (11318, 512, "nearest")],
 )
 def test_no_thread_is_left_waiting_busily(num_classes, dimension, strategy):
-    """A thread of OpenBLAS, once woken, takes 50 to 100 ms of processor time before it sleeps again."""
+    """A thread of OpenBLAS, once woken, takes 50 to 100 ms of CPU time before it sleeps again."""
     random = np.random.default_rng(0)
     memory = filled_memory(random.standard_normal([num_classes, dimension]).astype(np.float32))
     mining = ClassMining(3, strategy)
@@ -135,8 +135,8 @@ def test_an_empty_memory_gives_an_ordinary_batch():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"hard_classes_per_seed": 2.5}, "`hard_classes_per_seed` must be a whole number, got 2.5"),
-        ({"hard_classes_per_seed": 0}, "`hard_classes_per_seed` must be >= 1, got 0"),
+        ({"hard_classes_per_seed": 2.5}, "`hard_classes_per_seed` must be a whole number >= 1, got 2.5"),
+        ({"hard_classes_per_seed": 0}, "`hard_classes_per_seed` must be a whole number >= 1, got 0"),
         ({"strategy": "hardest"}, "`strategy` must be one of nearest, greedy, got 'hardest'"),
     ],
 )

@@ -76,8 +76,8 @@ def test_a_copy_is_independent():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ((0, 2, 9), "`stretch` must be >= 1, got 0"),
-        ((2, 1.5, 9), "`patience` must be a whole number, got 1.5"),
+        ((0, 2, 9), "`stretch` must be a whole number >= 1, got 0"),
+        ((2, 1.5, 9), "`patience` must be a whole number >= 1, got 1.5"),
         ((2, 2, 6), "`longest` must be above 6 steps, 3 stretches of 2, got 6"),
     ],
 )
