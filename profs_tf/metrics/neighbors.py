@@ -12,14 +12,11 @@ import numpy as np
 
 from profs_tf.metrics import arguments as inputs
 from profs_tf.metrics.exact.embeddings import Centering, EmbeddingSet, fit_centering, mirrored, score_error
-from profs_tf.metrics.exact.matmul import Prepared, open_product
+from profs_tf.metrics.exact.matmul import Prepared, block_slices, open_product
 from profs_tf.metrics.exact.top_k import PairScores, TopK, list_candidates
 from profs_tf.utils.array_types import Array, Labels
 from profs_tf.utils.progress import Progress
 from profs_tf.utils.threads import in_threads
-
-# Rows and columns of a tile of scores.
-_TILE = 2048
 
 # The largest value of a query in the gallery's centering; beyond, float32 squares might overflow.
 _LARGEST_QUERY = 2.0**20
@@ -162,10 +159,10 @@ class NearestSearch:
         own: np.ndarray,
         progress: bool,
     ) -> list[TopK]:
-        rows, columns = _slices(len(queries)), _slices(len(gallery))
+        rows, columns = block_slices(len(queries)), block_slices(len(gallery))
         bar = Progress("nearest", len(rows) * len(columns), progress)
         tops = []
-        with open_product(self._backend, 2.0 * len(queries) * len(gallery) * queries.width) as product:
+        with bar, open_product(self._backend, 2.0 * len(queries) * len(gallery) * queries.width) as product:
             for part in rows:
                 left = product.prepare(queries.float32_block(part))
                 top = TopK(part.stop - part.start, k, len(gallery))
@@ -192,7 +189,6 @@ class NearestSearch:
                     top.merge(found)
                     bar.advance()
                 tops.append(top)
-        bar.finish()
         return tops
 
 
@@ -257,7 +253,3 @@ def _check(embeddings: Array, distance: str, argument: str) -> np.ndarray:
 def _unsorted(embeddings: np.ndarray, centering: Centering) -> EmbeddingSet:
     """A set of one class, whose positions are the images' indices."""
     return EmbeddingSet(embeddings, np.zeros(len(embeddings), np.int64), centering)
-
-
-def _slices(size: int) -> list[slice]:
-    return [slice(start, min(start + _TILE, size)) for start in range(0, size, _TILE)]

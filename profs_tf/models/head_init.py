@@ -26,9 +26,7 @@ SHRINKAGE = 1.0
 _ROWS = 4096
 
 
-def whitening(
-    features: np.ndarray, embedding_dim: int, shrinkage: float = SHRINKAGE
-) -> tuple[np.ndarray, np.ndarray]:
+def whitening(features: np.ndarray, embedding_dim: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns kernel, float64 [C, D], and bias, float64 [D], of PCA whitening; computed in float64.
 
     The signs of eigenvectors are arbitrary; here the entry of largest magnitude of each is positive.
@@ -36,7 +34,6 @@ def whitening(
     Args:
         features: [N, C]; N may be below C or D.
         embedding_dim: D, at most C.
-        shrinkage: Share of the mean eigenvalue that is added to each; > 0 unless N > C.
 
     Raises:
         ValueError: If D > C, or the features are not finite or all equal.
@@ -56,7 +53,7 @@ def whitening(
     directions = directions[:, ::-1][:, :embedding_dim]
     largest = np.abs(directions).argmax(axis=0)
     directions = directions * np.sign(directions[largest, np.arange(embedding_dim)])
-    kernel = directions / np.sqrt(variances + shrinkage * total / num_features)
+    kernel = directions / np.sqrt(variances + SHRINKAGE * total / num_features)
     return kernel, -mean @ kernel
 
 

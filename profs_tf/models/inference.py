@@ -32,7 +32,7 @@ def embed(
         embedder: Keras model from uint8 images [B, H, W, 3] to [B, D]; of several replicas each embeds a
             part, and all workers must call this. For a `FeatureList` the head alone, from features [B, C].
         image_list: N images, or their features, of which view 0 is taken.
-        preprocessing: None takes `images.preprocessing_for(image_list)`.
+        preprocessing: None takes `preprocessing_for(image_list)`.
         batch_size: Images embedded at once.
         progress: Name of the work on the line that shows progress; "" shows none.
     """
@@ -40,16 +40,13 @@ def embed(
         return np.asarray(embedder.predict(image_list.features[0], batch_size, verbose=0), np.float32)
     strategy = embedder.distribute_strategy
     dataset = evaluation_pipeline(image_list, preprocessing, batch_size, strategy)
-    bar = Progress(progress, len(image_list), bool(progress))
-    try:
+    with Progress(progress, len(image_list), bool(progress)) as bar:
         if strategy.num_replicas_in_sync > 1:
             return _embed_in_parts(embedder, dataset, bar)[: len(image_list)]
         advance = tf.keras.callbacks.LambdaCallback(
             on_predict_batch_end=lambda batch, logs: bar.advance(units=batch_size)
         )
         return np.asarray(embedder.predict(dataset, verbose=0, callbacks=[advance]), np.float32)
-    finally:
-        bar.finish()
 
 
 def _embed_in_parts(

@@ -18,7 +18,10 @@ def is_interactive(stream: TextIO) -> bool:
 
 
 class Progress:
-    """Shows how much of a known amount of work is done: `search 45% 00:12`."""
+    """Shows how much of a known amount of work is done: `search 45% 00:12`.
+
+    A context manager: whatever ends the work, an error's message begins on a line of its own.
+    """
 
     def __init__(self, name: str, total: int, shown: bool) -> None:
         """Starts the clock; writes nothing unless `shown`."""
@@ -29,6 +32,14 @@ class Progress:
         # A file gets its first line after an interval: short work leaves none.
         self._last = 0.0 if self._redraws else self._start
         self._open = False
+
+    def __enter__(self) -> Progress:
+        """Returns itself."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Ends the line, also if the work failed."""
+        self.finish()
 
     def advance(self, note: str = "", units: int = 1) -> None:
         """Counts units of the work as done."""
@@ -46,7 +57,7 @@ class Progress:
         self._open = self._redraws
 
     def finish(self) -> None:
-        """Ends the line, also if the work ended early."""
+        """Ends the line of work that may be incomplete."""
         if self._open:
             sys.stderr.write("\n")
             self._open = False

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from profs_tf import metrics
 from profs_tf.metrics import neighbors as nearest_images
+from profs_tf.metrics.exact import matmul
 
 
 def brute_force(queries, gallery, k, distance, own):
@@ -39,7 +40,7 @@ def test_equals_brute_force_whatever_the_tiles(data):
     if most < 1:
         return
     k = data.draw(st.integers(1, most))
-    with mock.patch.object(nearest_images, "_TILE", tile):
+    with mock.patch.object(matmul, "BLOCK", tile):
         indices, distances = metrics.nearest(queries, gallery, k, own=own)
     expected = brute_force(queries, gallery, k, "euclidean", own)
     np.testing.assert_array_equal(indices, expected[0])
@@ -91,7 +92,7 @@ def test_with_labels_ties_rank_as_in_recall(seed, tile, with_gallery, distance):
     gallery_labels = others.get("gallery_labels", labels)
     own = None if with_gallery else np.arange(25)
     k = 30 if with_gallery else 24
-    with mock.patch.object(nearest_images, "_TILE", tile):
+    with mock.patch.object(matmul, "BLOCK", tile):
         indices, distances = metrics.nearest(
             embeddings, gallery, k, distance=distance, own=own, labels=labels, gallery_labels=gallery_labels
         )
@@ -142,7 +143,7 @@ def test_blocks_are_kept_only_of_a_small_gallery():
     found = []
     for kept in (nearest_images._KEPT_BYTES, 0):
         with (
-            mock.patch.object(nearest_images, "_TILE", 16),
+            mock.patch.object(matmul, "BLOCK", 16),
             mock.patch.object(nearest_images, "_KEPT_BYTES", kept),
         ):
             search = metrics.NearestSearch(gallery)
@@ -175,7 +176,7 @@ def test_refuses_what_it_cannot_search(change, message):
 
 @pytest.mark.parametrize("distance", ["euclidean", "cosine"])
 def test_removed_images_are_never_found(distance, monkeypatch):
-    monkeypatch.setattr(nearest_images, "_TILE", 16)
+    monkeypatch.setattr(matmul, "BLOCK", 16)
     random = np.random.default_rng(0)
     gallery = random.standard_normal((60, 5)).astype(np.float32)
     # All but one of the first tile.

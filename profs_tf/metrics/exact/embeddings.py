@@ -19,6 +19,7 @@ from typing import Union
 import numpy as np
 
 from profs_tf.metrics.exact.ties import tie_widths
+from profs_tf.utils.checks import check_one_of
 from profs_tf.utils.threads import in_threads
 
 DISTANCES = ("euclidean", "cosine")
@@ -83,8 +84,7 @@ def fit_centering(distance: str, gallery: np.ndarray, queries: np.ndarray | None
     Raises:
         ValueError: If `distance` is unknown.
     """
-    if distance not in DISTANCES:
-        raise ValueError(f"`distance` must be one of {', '.join(DISTANCES)}, got {distance!r}.")
+    check_one_of("distance", distance, DISTANCES)
     cosine, sets = distance == "cosine", [gallery] if queries is None else [gallery, queries]
     largest = 1.0 if cosine else max(float(max(part.max(), -part.min())) for part in sets)
     centering = Centering(cosine, _to_one(largest, 960), np.zeros(gallery.shape[1]))

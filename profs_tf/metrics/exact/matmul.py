@@ -11,14 +11,24 @@ from typing import TYPE_CHECKING, Union
 
 import numpy as np
 
+from profs_tf.utils.checks import check_one_of
+
 if TYPE_CHECKING:
     import tensorflow as tf
 
 BACKENDS = ("auto", "numpy", "tensorflow")
 
+# Rows of a block: of a tile of products the rows, or the columns.
+BLOCK = 2048
+
 # Floating point operations from which TensorFlow's products, which are faster on CPUs and can use a GPU, make
 # up for the seconds of importing it.
 _TENSORFLOW_FROM = 2e11
+
+
+def block_slices(size: int) -> list[slice]:
+    """Slices of so many rows, `BLOCK` each but for the last."""
+    return [slice(start, min(start + BLOCK, size)) for start in range(0, size, BLOCK)]
 
 
 class NumpyProduct:
@@ -82,8 +92,7 @@ def open_product(backend: str, operations: float) -> Iterator[Product]:
     Raises:
         ValueError: If `backend` is unknown.
     """
-    if backend not in BACKENDS:
-        raise ValueError(f"`backend` must be one of {', '.join(BACKENDS)}, got {backend!r}.")
+    check_one_of("backend", backend, BACKENDS)
     if backend == "numpy" or (backend == "auto" and operations < _TENSORFLOW_FROM):
         yield NumpyProduct()
         return

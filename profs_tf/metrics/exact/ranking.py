@@ -161,7 +161,7 @@ def _count(
     pairs = [(i, j) for i in range(len(rows)) for j in range(i if both_ways else 0, len(columns))]
     bar = Progress("search", len(pairs), progress)
     operations = 2.0 * len(pairs) * _TILE**2 * queries.width
-    with open_product(backend, operations) as product:
+    with bar, open_product(backend, operations) as product:
         left, right = _factors(product, queries, rows, right=both_ways)
         if not both_ways:
             _, right = _factors(product, gallery, columns, left=False)
@@ -180,7 +180,6 @@ def _count(
             for block, counts in found:
                 counter.add(block, counts)
             bar.advance()
-    bar.finish()
     return counter.ranks()
 
 

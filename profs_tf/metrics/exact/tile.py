@@ -6,6 +6,7 @@ Shapes: r queries and c gallery images of a tile, n pairs of them.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Optional
 
 import numpy as np
@@ -131,9 +132,28 @@ def exact_scores(
     queries: EmbeddingSet, gallery: EmbeddingSet, rows: np.ndarray, columns: np.ndarray
 ) -> np.ndarray:
     """Scores of pairs of positions `[n]`, raised as in `Tile.exact`, float64 `[n]`."""
+    scores = pair_scores(queries.rows, gallery.rows, rows, columns)
+    return raise_negatives(scores, queries.tie_widths[rows], gallery.tie_widths[columns])
+
+
+def pair_scores(
+    query_rows: Callable[[np.ndarray], np.ndarray],
+    gallery_rows: Callable[[np.ndarray], np.ndarray],
+    rows: np.ndarray,
+    columns: np.ndarray,
+) -> np.ndarray:
+    """Minus half the squared distances of pairs `[n]`, float64 `[n]`.
+
+    Args:
+        query_rows: From int64 `[m]` to new float64 `[m, D]`, the queries at these rows.
+        gallery_rows: Likewise the gallery images.
+        rows: int64 `[n]`.
+        columns: int64 `[n]`.
+    """
     scores = np.empty(len(rows))
     for start in range(0, len(rows), _PAIRS):
         pairs = slice(start, start + _PAIRS)
-        differences = queries.rows(rows[pairs]) - gallery.rows(columns[pairs])
+        differences = query_rows(rows[pairs])
+        differences -= gallery_rows(columns[pairs])
         scores[pairs] = np.einsum("nd,nd->n", differences, differences) / -2
-    return raise_negatives(scores, queries.tie_widths[rows], gallery.tie_widths[columns])
+    return scores

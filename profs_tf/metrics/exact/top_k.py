@@ -9,16 +9,14 @@ Shapes: r queries and c gallery images of a tile, n pairs of them, N gallery ima
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Optional
 
 import numpy as np
 
 from profs_tf.metrics.exact.embeddings import Centering, EmbeddingSet
 from profs_tf.metrics.exact.ties import raise_negatives, rank_order
-from profs_tf.metrics.exact.tile import nonzero_pairs
-
-# Pairs whose distances are computed together: what a core's cache holds.
-_PAIRS = 256
+from profs_tf.metrics.exact.tile import nonzero_pairs, pair_scores
 
 # From so many times k candidates in a tile on, the k best of each row are found first, to narrow them down.
 _MANY = 2
@@ -51,13 +49,9 @@ class PairScores:
 
     def distances(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Minus half the squared distances of queries and gallery images `[n]`, float64 `[n]`."""
-        scores = np.empty(len(rows))
-        for start in range(0, len(rows), _PAIRS):
-            part = slice(start, start + _PAIRS)
-            differences = self._scaling.rows(self._queries, rows[part])
-            differences -= self._scaling.rows(self._gallery, columns[part])
-            scores[part] = np.einsum("nd,nd->n", differences, differences) / -2
-        return scores
+        query_rows = functools.partial(self._scaling.rows, self._queries)
+        gallery_rows = functools.partial(self._scaling.rows, self._gallery)
+        return pair_scores(query_rows, gallery_rows, rows, columns)
 
     def ranked(
         self, queries: EmbeddingSet, gallery: EmbeddingSet, rows: np.ndarray, columns: np.ndarray

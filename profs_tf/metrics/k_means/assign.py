@@ -10,12 +10,10 @@ from typing import Optional
 
 import numpy as np
 
+from profs_tf.metrics.exact import matmul
 from profs_tf.metrics.exact.embeddings import Centering
-from profs_tf.metrics.exact.matmul import Prepared, Product
+from profs_tf.metrics.exact.matmul import Prepared, Product, block_slices
 from profs_tf.utils.threads import in_threads
-
-# Rows and columns of a block of products.
-_BLOCK = 2048
 
 
 class NearestCenters:
@@ -43,7 +41,7 @@ class NearestCenters:
             self.points[block, :-1] = centering.rows(embeddings, block)
             return product.prepare(self.points[block])
 
-        self._blocks = list(in_threads(prepare, _slices(len(embeddings))))
+        self._blocks = list(in_threads(prepare, block_slices(len(embeddings))))
 
     def find(self, centers: np.ndarray, images: Optional[np.ndarray] = None) -> tuple[np.ndarray, np.ndarray]:
         """The nearest center of some images; the first of those equally near.
@@ -59,7 +57,7 @@ class NearestCenters:
         if images is None:
             parts = in_threads(lambda block: self._best(block, tiles), self._blocks)
         else:
-            parts = in_threads(lambda block: self._best_of(images[block], tiles), _slices(len(images)))
+            parts = in_threads(lambda block: self._best_of(images[block], tiles), block_slices(len(images)))
         numbers, scores = zip(*parts)
         return np.concatenate(numbers), np.concatenate(scores)
 
@@ -85,7 +83,7 @@ class NearestCenters:
             rows, found = images[block], []
             left = self._product.prepare(self.points[rows])
             half_norms = (norms_sq[rows, None] / 2).astype(np.float32)
-            for columns, tile in zip(_slices(len(others)), tiles):
+            for columns, tile in zip(block_slices(len(others)), tiles):
                 scores = self._product(left, tile)
                 # Minus half the squared distances.
                 halves = scores - half_norms
@@ -96,13 +94,13 @@ class NearestCenters:
             first, second, distances_sq = (np.concatenate(parts) for parts in zip(*found))
             return first, second, distances_sq
 
-        first, second, distances_sq = zip(*in_threads(search, _slices(len(images))))
+        first, second, distances_sq = zip(*in_threads(search, block_slices(len(images))))
         return np.concatenate(first), np.concatenate(second), np.concatenate(distances_sq)
 
     def _tiles(self, centers: np.ndarray) -> list[Prepared]:
         half_norms = np.einsum("md,md->m", centers, centers, dtype=np.float64) / 2
         extended = np.concatenate([centers, -half_norms[:, None].astype(np.float32)], axis=1)
-        return [self._product.prepare(extended[block]) for block in _slices(len(centers))]
+        return [self._product.prepare(extended[block]) for block in block_slices(len(centers))]
 
     def _best_of(self, images: np.ndarray, tiles: Sequence[Prepared]) -> tuple[np.ndarray, np.ndarray]:
         return self._best(self._product.prepare(self.points[images]), tiles)
@@ -112,7 +110,7 @@ class NearestCenters:
         for number, tile in enumerate(tiles[1:], 1):
             places, found = self._best_in(block, tile)
             better = found > scores
-            best = np.where(better, places + number * _BLOCK, best)
+            best = np.where(better, places + number * matmul.BLOCK, best)
             scores = np.where(better, found, scores)
         return best, scores
 
@@ -120,7 +118,3 @@ class NearestCenters:
         products = self._product(block, tile)
         places = products.argmax(axis=1)
         return places, products[np.arange(len(places)), places]
-
-
-def _slices(size: int) -> list[slice]:
-    return [slice(start, min(start + _BLOCK, size)) for start in range(0, size, _BLOCK)]

@@ -87,7 +87,7 @@ def kmeans(
     generator = np.random.default_rng(seed)
     bar = Progress("k-means", num_starts * (max_iterations + 1), progress)
     operations = 2.0 * embeddings.size * num_clusters
-    with open_product(backend, operations) as product:
+    with bar, open_product(backend, operations) as product:
         nearest = NearestCenters(embeddings, centering, product)
         norms_sq = centering.norms_sq(embeddings)
         results = []
@@ -101,7 +101,6 @@ def kmeans(
             bar.advance("start found")
             lloyd = _Lloyd(nearest, norms_sq, centers.astype(np.float32))
             results.append(lloyd.run(max_iterations, tolerance, bar))
-    bar.finish()
     best = min(results, key=lambda result: result.inertia)
     return best._replace(
         centers=(best.centers + centering.center) / centering.scale,

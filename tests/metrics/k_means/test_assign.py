@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from profs_tf.metrics.exact import matmul
 from profs_tf.metrics.exact.embeddings import fit_centering
 from profs_tf.metrics.exact.matmul import open_product
 from profs_tf.metrics.k_means import assign
@@ -16,7 +17,7 @@ from profs_tf.metrics.k_means import assign
 def test_blocks_of_products_give_what_all_scores_give(backend, seed, block):
     generator = np.random.default_rng(seed)
     embeddings = generator.standard_normal((60, 5)).astype(np.float32)
-    with mock.patch.object(assign, "_BLOCK", block), open_product(backend, 0) as product:
+    with mock.patch.object(matmul, "BLOCK", block), open_product(backend, 0) as product:
         nearest = assign.NearestCenters(embeddings, fit_centering("euclidean", embeddings), product)
         centers = generator.standard_normal((17, 5)).astype(np.float32)
         scores = nearest.points[:, :-1] @ centers.T - (centers**2).sum(axis=1) / 2
