@@ -14,6 +14,7 @@ import numpy as np
 
 from profs_tf.datasets.class_split import TrainClasses, check_split, split_by_class
 from profs_tf.datasets.image_list import ImageList
+from profs_tf.utils.files import expanded
 
 _LOG = logging.getLogger(__name__)
 # What profs_tf.inputs.decoding reads.
@@ -40,7 +41,7 @@ def from_folder(
         NotADirectoryError: If ``path`` is not a folder.
         ValueError: As ``list_folder`` and ``split_by_class``.
     """
-    root = Path(path).expanduser()
+    root = expanded(path)
     if root.is_dir() and {entry.name for entry in root.iterdir() if entry.is_dir()} >= _PARTS:
         if train_classes is not None:
             raise ValueError(
@@ -77,7 +78,7 @@ def list_folder(path: Union[str, os.PathLike]) -> ImageList:
         ValueError: If no class folder holds an image, or the folders in ``path`` seem to be splits (``train``
             and ``test``) or categories, which hold the class folders.
     """
-    root = Path(path).expanduser()
+    root = expanded(path)
     if not root.is_dir():
         raise NotADirectoryError(f"`path` must be a folder with a sub-folder for each class, got {root}.")
     files: list[str] = []
@@ -111,7 +112,7 @@ def list_images(folder: Union[str, os.PathLike]) -> tuple[str, ...]:
         NotADirectoryError: If ``folder`` is not a folder.
         ValueError: If it holds no image.
     """
-    root = Path(folder).expanduser()
+    root = expanded(folder)
     if not root.is_dir():
         raise NotADirectoryError(f"`folder` must be a folder with images, got {root}.")
     ignored: collections.Counter[str] = collections.Counter()
@@ -124,11 +125,22 @@ def list_images(folder: Union[str, os.PathLike]) -> tuple[str, ...]:
 
 
 def files_exist(paths: Sequence[str]) -> np.ndarray:
-    """Returns which of the files exist, bool ``[N]``; lists each folder once, faster than N stats."""
-    listed = {}
-    for folder in {os.path.dirname(path) for path in paths}:
-        listed[folder] = set(os.listdir(folder)) if os.path.isdir(folder) else set()
+    """Returns which paths are files, bool ``[N]``; lists each folder once, faster than N stats."""
+    listed = {folder: _file_names(folder) for folder in {os.path.dirname(path) for path in paths}}
     return np.array([os.path.basename(path) in listed[os.path.dirname(path)] for path in paths], bool)
+
+
+def _file_names(folder: str) -> set[str]:
+    """Returns the names of the files in a folder, links to files included; empty if there is no folder."""
+    if not os.path.isdir(folder):
+        return set()
+    with os.scandir(folder) as entries:
+        # `DirEntry.is_file` would raise for a circle of links.
+        return {
+            entry.name
+            for entry in entries
+            if entry.is_file(follow_symlinks=False) or (entry.is_symlink() and os.path.isfile(entry.path))
+        }
 
 
 def _list_images(folder: Path, ignored: collections.Counter[str]) -> list[str]:

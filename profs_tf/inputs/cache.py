@@ -19,7 +19,8 @@ from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.decoding import naming_unreadable_files
 from profs_tf.inputs.pipeline import evaluation_pipeline
 from profs_tf.inputs.preprocessing import Preprocessing
-from profs_tf.utils.files import write_once
+from profs_tf.utils.files import expanded, write_once
+from profs_tf.utils.memory import free_memory
 
 CACHES = ("auto", "none", "memory", "disk")
 # The fraction of the free memory that "auto" uses at most.
@@ -74,22 +75,10 @@ def cached(
     if cache == "memory":
         pixels = _in_memory(image_list, scaling, needed, progress)
     elif cache == "disk" and cache_dir:
-        pixels = _on_disk(image_list, scaling, needed, Path(cache_dir).expanduser(), progress)
+        pixels = _on_disk(image_list, scaling, needed, expanded(cache_dir), progress)
     else:
         return image_list
     return dataclasses.replace(image_list, images=pixels, boxes=None)
-
-
-def free_memory() -> int:
-    """Returns the bytes of memory available without swapping, within the limit of the control group."""
-    fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-    free = int(fields["MemAvailable"].split()[0]) * 1024
-    group = Path("/sys/fs/cgroup")
-    if (group / "memory.max").exists():
-        limit = (group / "memory.max").read_text().strip()
-        if limit != "max":
-            free = min(free, int(limit) - int((group / "memory.current").read_text()))
-    return free
 
 
 def _in_memory(image_list: ImageList, scaling: Preprocessing, needed: int, progress: bool) -> np.ndarray:

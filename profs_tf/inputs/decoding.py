@@ -76,12 +76,13 @@ def read_image(path: FileOrBytes) -> np.ndarray:
     Raises:
         UnreadableImageError: If it cannot be read.
     """
+    contents = _read_bytes(path)
     with contextlib.suppress(tf.errors.InvalidArgumentError):
         # As a tensor: every operation would copy a large file's bytes again.
-        encoded = tf.constant(_read_bytes(path))
+        encoded = tf.constant(contents)
         if decodes_correctly(encoded):
             return decode(encoded).numpy()
-    return read_by_pillow(path)
+    return read_by_pillow(path, contents)
 
 
 def reading_problem(path: Union[str, os.PathLike]) -> Optional[str]:
@@ -93,20 +94,25 @@ def reading_problem(path: Union[str, os.PathLike]) -> Optional[str]:
     return None
 
 
-def read_by_pillow(path: FileOrBytes) -> np.ndarray:
+def read_by_pillow(path: FileOrBytes, contents: Optional[bytes] = None) -> np.ndarray:
     """Returns the image of a file as Pillow decodes it, uint8 [H, W, 3]: upright, composited on white.
 
     Gray images of 16 bits are scaled to eight.
 
+    Args:
+        path: Of the file, which messages name.
+        contents: Its bytes; None: they are read.
+
     Raises:
         UnreadableImageError: If it cannot be read.
     """
+    contents = _read_bytes(path) if contents is None else contents
     try:
-        with Image.open(io.BytesIO(path) if isinstance(path, bytes) else path) as file:
+        with Image.open(io.BytesIO(contents)) as file:
             return _upright(file)
     # Pillow passes on whatever its parsers raise: SyntaxError, struct.error, zlib.error and others.
     except Exception as error:
-        raise _unreadable(path, error) from error
+        raise _unreadable(path, error, is_empty=not contents) from error
 
 
 def convert_pillow(image: Image.Image) -> np.ndarray:
@@ -127,19 +133,23 @@ def _upright(image: Image.Image) -> np.ndarray:
     return _to_rgb(ImageOps.exif_transpose(image))
 
 
-def read_encoded(path: FileOrBytes) -> bytes:
+def read_encoded(path: FileOrBytes, contents: Optional[bytes] = None) -> bytes:
     """Returns bytes that `tf_decoding.decode` decodes to the file's image: its own, or a PNG file's.
 
     A file with a valid header and corrupt contents is returned as it is: decoding it fails.
 
+    Args:
+        path: Of the file, which messages name.
+        contents: Its bytes; None: they are read.
+
     Raises:
         UnreadableImageError: If the file is missing, or its header cannot be read.
     """
-    encoded = _read_bytes(path)
+    contents = _read_bytes(path) if contents is None else contents
     with contextlib.suppress(tf.errors.InvalidArgumentError):
-        if decodes_correctly(encoded):
-            return encoded
-    return reencode_as_png(path)
+        if decodes_correctly(contents):
+            return contents
+    return reencode_as_png(path, contents)
 
 
 def read_all_encoded(paths: Sequence[FileOrBytes], contents: Optional[Sequence[bytes]] = None) -> list[bytes]:
@@ -152,12 +162,14 @@ def read_all_encoded(paths: Sequence[FileOrBytes], contents: Optional[Sequence[b
     Raises:
         UnreadableImageError: For the first file that `read_encoded` raises it for.
     """
-    encoded = read_contents(paths) if contents is None else contents
+    contents = read_contents(paths) if contents is None else contents
     try:
-        correct = _all_decode_correctly(tf.constant(encoded, tf.string)).numpy()
+        correct = _all_decode_correctly(tf.constant(contents, tf.string)).numpy()
     except tf.errors.InvalidArgumentError:
-        return [read_encoded(path) for path in paths]
-    return [data if plain else reencode_as_png(path) for path, data, plain in zip(paths, encoded, correct)]
+        return [read_encoded(path, data) for path, data in zip(paths, contents)]
+    return [
+        data if plain else reencode_as_png(path, data) for path, data, plain in zip(paths, contents, correct)
+    ]
 
 
 def read_contents(paths: Sequence[FileOrBytes]) -> list[bytes]:
@@ -170,14 +182,14 @@ def _all_decode_correctly(encoded: tf.Tensor) -> tf.Tensor:
     return tf.map_fn(decodes_correctly, encoded, fn_output_signature=tf.bool)
 
 
-def reencode_as_png(path: FileOrBytes) -> bytes:
-    """Returns the file's image, read by Pillow, as the bytes of a PNG file.
+def reencode_as_png(path: FileOrBytes, contents: Optional[bytes] = None) -> bytes:
+    """Returns the file's image, read by Pillow, as the bytes of a PNG file; see `read_by_pillow`.
 
     Raises:
         UnreadableImageError: If it cannot be read.
     """
     buffer = io.BytesIO()
-    Image.fromarray(read_by_pillow(path)).save(buffer, "PNG", compress_level=1)
+    Image.fromarray(read_by_pillow(path, contents)).save(buffer, "PNG", compress_level=1)
     return buffer.getvalue()
 
 
@@ -204,12 +216,11 @@ def _read_bytes(path: FileOrBytes) -> bytes:
         raise _unreadable(path, error) from error
 
 
-def _unreadable(path: FileOrBytes, error: Exception) -> UnreadableImageError:
+def _unreadable(path: FileOrBytes, error: Exception, is_empty: bool = False) -> UnreadableImageError:
     if isinstance(error, (Image.DecompressionBombError, Image.DecompressionBombWarning)):
         reason = _TOO_LARGE
     elif isinstance(error, UnidentifiedImageError):
-        size = len(path) if isinstance(path, bytes) else os.path.getsize(path)
-        reason = "it is in no known format" if size else "it is empty"
+        reason = "it is empty" if is_empty else "it is in no known format"
     elif isinstance(error, OSError) and error.strerror:
         reason = error.strerror
     else:

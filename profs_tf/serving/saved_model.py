@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.inputs.decoding import FileOrBytes, read_all_encoded, reencode_as_png
+from profs_tf.inputs.decoding import FileOrBytes, read_all_encoded, read_contents, reencode_as_png
 from profs_tf.inputs.preprocessing import Preprocessing, prepare_for_evaluation
 from profs_tf.inputs.tf_decoding import decode
 from profs_tf.utils.errors import first_line
@@ -122,17 +122,16 @@ def embed_with_saved(
         )
     images = image_list.images
     embed = load_signature(path, UINT8_SIGNATURE if image_list.is_in_memory else ENCODED_SIGNATURE)
-    bar = Progress("embed", len(image_list), progress)
     embeddings = []
-    for start in range(0, len(image_list), batch_size):
-        part = slice(start, start + batch_size)
-        if isinstance(images, np.ndarray):
-            embedded = embed(images=tf.constant(images[part]))
-        else:
-            embedded = embed_files(embed, images[part])
-        embeddings.append(embedded["embeddings"].numpy())
-        bar.advance(units=len(images[part]))
-    bar.finish()
+    with Progress("embed", len(image_list), progress) as bar:
+        for start in range(0, len(image_list), batch_size):
+            part = slice(start, start + batch_size)
+            if isinstance(images, np.ndarray):
+                embedded = embed(images=tf.constant(images[part]))
+            else:
+                embedded = embed_files(embed, images[part])
+            embeddings.append(embedded["embeddings"].numpy())
+            bar.advance(units=len(images[part]))
     return np.concatenate(embeddings)
 
 
@@ -151,11 +150,13 @@ def embed_files(
     Raises:
         UnreadableImageError: If a file cannot be read; the message names it.
     """
+    contents = read_contents(paths) if contents is None else contents
     try:
         return embed(images=tf.constant(read_all_encoded(paths, contents)))
     except tf.errors.InvalidArgumentError:
         # A file has a valid header and broken contents: Pillow can read it, or names it.
-        return embed(images=tf.constant([reencode_as_png(path) for path in paths]))
+        decoded = [reencode_as_png(path, content) for path, content in zip(paths, contents)]
+        return embed(images=tf.constant(decoded))
 
 
 def check_saved_model(path: Union[str, os.PathLike]) -> None:

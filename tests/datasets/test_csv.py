@@ -100,6 +100,10 @@ def test_boxes_are_kept_with_their_images(write):
             "path,label\na.jpg,x\nnone.jpg,y\nno.jpg,y\n",
             "got 2 missing of 3, the first in line 3: .*none.jpg",
         ),
+        (
+            "path,label\na.jpg,x\nfolder.jpg,y\n",
+            "files that exist, got 1 missing of 2, .* line 3: .*folder.jpg",
+        ),
         ("path,label\na.jpg,x\nd.gif,y\na.jpg,y\n", "an image once, .* in lines 2 and 4"),
         ("path,label,split\na.jpg,x,train\nd.gif,y,val\n", "train or test, .* got 'val' in line 3"),
         ("path,label,split\na.jpg,x,train\nd.gif,y,train\n", "each in some row, got no test"),
@@ -120,7 +124,8 @@ def test_boxes_are_kept_with_their_images(write):
         ),
     ],
 )
-def test_unusable_tables_are_refused_with_the_line(write, text, message):
+def test_unusable_tables_are_refused_with_the_line(write, text, message, tmp_path):
+    (tmp_path / "folder.jpg").mkdir()
     path = write(text)
     with pytest.raises(ValueError, match=message):
         datasets.from_csv(path)

@@ -199,3 +199,24 @@ def test_train_query_and_gallery_split_a_folder(tmp_path):
     assert test.labels.tolist() == [1, 0, 1]
     with pytest.raises(ValueError, match="`train_classes` must be left out for a folder with train, query"):
         datasets.from_folder(tmp_path, 0.5)
+
+
+def test_what_exists_but_is_no_file_is_none(tmp_path):
+    names = (
+        "file.jpg",
+        "link.jpg",
+        "folder.jpg",
+        "folder link.jpg",
+        "dangling.jpg",
+        "circle.jpg",
+        "pipe.jpg",
+    )
+    (tmp_path / "file.jpg").touch()
+    (tmp_path / "folder.jpg").mkdir()
+    os.mkfifo(tmp_path / "pipe.jpg")
+    targets = {"link": "file.jpg", "folder link": "folder.jpg", "dangling": "nothing", "circle": "circle.jpg"}
+    for link, target in targets.items():
+        (tmp_path / f"{link}.jpg").symlink_to(target)
+    paths = [*(tmp_path / name for name in names), tmp_path / "none.jpg", tmp_path / "file.jpg" / "below.jpg"]
+    exist = folder_module.files_exist([str(path) for path in paths])
+    assert exist.tolist() == [path.name in ("file.jpg", "link.jpg") for path in paths]

@@ -11,10 +11,11 @@ from PIL import Image
 
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs import cache as image_cache
-from profs_tf.inputs.cache import cached, free_memory
+from profs_tf.inputs.cache import cached
 from profs_tf.inputs.pipeline import evaluation_pipeline, train_pipeline
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.sampling.batch_sampler import BatchSampler
+from profs_tf.utils.memory import free_memory
 
 
 def memory(field):

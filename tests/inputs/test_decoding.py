@@ -9,6 +9,7 @@ from profs_tf.inputs.decoding import (
     UnreadableImageError,
     read_all_encoded,
     read_by_pillow,
+    read_contents,
     read_encoded,
     read_image,
     reencode_as_png,
@@ -213,6 +214,53 @@ def test_files_read_together_are_those_read_one_by_one(tmp_path):
     assert read_all_encoded(sound) == [read_encoded(path) for path in sound]
     with pytest.raises(UnreadableImageError, match=r"cut\.jpg"):
         read_all_encoded([*sound, cut])
+
+
+def test_files_that_were_read_are_not_read_again(tmp_path):
+    names = ("plain.png", "oriented.jpg", "inks.jpg", "animated.gif", "cut.jpg")
+    plain, oriented, inks, animated, cut = paths = [tmp_path / name for name in names]
+    Image.fromarray(COLORS).save(plain)
+    Image.fromarray(COLORS).save(oriented, exif=exif(6))
+    Image.fromarray(COLORS).convert("CMYK").save(inks)
+    Image.fromarray(COLORS).save(animated)
+    cut.write_bytes(oriented.read_bytes()[:20])
+    contents = read_contents(paths)
+    sound = read_all_encoded(paths[:4])
+    with pytest.raises(UnreadableImageError) as unreadable:
+        read_encoded(cut)
+    for path in paths:
+        path.write_bytes(b"another file, in no format")
+    assert read_all_encoded(paths[:4], contents[:4]) == sound
+    assert [read_encoded(*one) for one in zip(paths[:4], contents)] == sound
+    assert reencode_as_png(oriented, contents[1]) == sound[1]
+    np.testing.assert_array_equal(read_by_pillow(animated, contents[3]), decode(sound[3]))
+    # The corrupt header of one has all of a batch read one by one; the message still names its file.
+    with pytest.raises(UnreadableImageError) as from_contents:
+        read_all_encoded(paths, contents)
+    assert str(from_contents.value) == str(unreadable.value)
+    assert str(cut) in str(unreadable.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [(b"", "it is empty"), (b"<html>", "it is in no known format")]
+)
+def test_messages_are_about_the_contents_that_were_read(content, reason, tmp_path):
+    path = tmp_path / "gone.jpg"
+    for read_again in (read_encoded, read_by_pillow, reencode_as_png):
+        with pytest.raises(UnreadableImageError) as unreadable:
+            read_again(path, content)
+        assert unreadable.value.summary == f"{path}: {reason}"
+
+
+@pytest.mark.parametrize("read_file", [read_image, read_encoded, lambda path: read_all_encoded([path])])
+def test_pillow_decodes_the_bytes_that_tensorflow_cannot(read_file, tmp_path, monkeypatch):
+    path = tmp_path / "animated.gif"
+    Image.fromarray(COLORS).save(path)
+    opened, by_pillow = [], Image.open
+    monkeypatch.setattr(Image, "open", lambda file: (opened.append(file), by_pillow(file))[1])
+    read_file(path)
+    (file,) = opened
+    assert file.getvalue() == path.read_bytes()
 
 
 def test_files_are_decoded_in_order(tmp_path):

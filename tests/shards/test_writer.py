@@ -1,4 +1,5 @@
 import csv
+import hashlib
 import io
 import json
 import shutil
@@ -9,6 +10,7 @@ import pytest
 from PIL import Image
 
 from profs_tf.inputs.decoding import UnreadableImageError
+from profs_tf.shards import embedding
 from profs_tf.shards.job import ShardOptions
 from profs_tf.shards.pictures import pictures_in
 from profs_tf.shards.writer import write_shards
@@ -126,6 +128,24 @@ def test_unreadable_pictures_are_named_and_skipped_only_on_request(pictures, emb
     np.testing.assert_allclose(embeddings, mean_colors([pictures / name for name in names]), atol=1e-3)
     with pytest.raises(UnreadableImageError, match=r"broken\.png"):
         write(pictures, embedder, tmp_path / "out")
+
+
+def test_checksums_are_those_of_what_is_embedded(pictures, embedder, tmp_path, monkeypatch):
+    path = pictures / "class 0" / "0" / "00.gif"
+    Image.new("RGB", (8, 8), (10, 200, 30)).save(path)
+    content, read_contents = path.read_bytes(), embedding.read_contents
+
+    def read_before_the_change(paths):
+        contents = read_contents(paths)
+        Image.new("RGB", (8, 8), (90, 0, 90)).save(path)
+        return contents
+
+    monkeypatch.setattr(embedding, "read_contents", read_before_the_change)
+    write(pictures, embedder, tmp_path / "out")
+    names, _, checksums, embeddings = read_npy(tmp_path / "out")
+    at = names.index("class 0/0/00.gif")
+    assert checksums[at] == hashlib.sha256(content).hexdigest()
+    np.testing.assert_allclose(embeddings[at], [10, 200, 30], atol=1e-3)
 
 
 def test_other_shards_are_refused_unless_overwritten(pictures, embedder, tmp_path):
