@@ -43,7 +43,8 @@ def export_best(run: TrainingRun, callbacks: RunCallbacks) -> dict[str, Any]:
     if run.num_shared_classes:
         metrics["shared_classes"] = run.num_shared_classes
     folder.write_metrics(metrics)
-    draw_learning_curves(callbacks.log.rows, folder.curves)
+    evaluated = "test" if run.config.validation_classes is None else "validation"
+    draw_learning_curves(callbacks.log.rows, folder.curves, evaluated)
     print(_report(run, metrics, callbacks.log.rows), flush=True)
     return metrics
 

@@ -145,19 +145,18 @@ def metrics_of_log(path: Path, ks: Sequence[int]) -> dict[str, dict[str, float]]
     return {name: max(part, key=lambda row: row[monitored]) for name, part in parts.items() if part}
 
 
-def mean_of_last_evaluations(rows: Sequence[Mapping[str, str]], name: str, count: int = 3) -> Optional[float]:
-    """Returns the mean of a metric over the last evaluated epochs, which choosing an epoch cannot flatter.
+def mean_of_last_evaluations(rows: Sequence[Mapping[str, str]], name: str) -> Optional[float]:
+    """Returns the mean of a metric over the last 3 evaluated epochs, which choosing an epoch cannot flatter.
 
     Args:
         rows: The rows of a log. The untrained network's row does not count.
         name: The metric, a column of the log.
-        count: The number of evaluations.
 
     Returns:
-        The mean; None if fewer than `count` epochs report the metric.
+        The mean; None if fewer epochs report the metric.
     """
-    values = [float(row[name]) for row in rows if name in row and int(row["epoch"]) > 0][-count:]
-    return sum(values) / count if len(values) == count else None
+    values = [float(row[name]) for row in rows if name in row and int(row["epoch"]) > 0][-3:]
+    return sum(values) / 3 if len(values) == 3 else None
 
 
 def _plain(value: Union[float, str]) -> str:

@@ -5,12 +5,15 @@ from pathlib import Path
 from typing import Union
 
 
-def draw_learning_curves(rows: Sequence[Mapping[str, Union[str, float]]], path: Path) -> None:
+def draw_learning_curves(
+    rows: Sequence[Mapping[str, Union[str, float]]], path: Path, evaluated: str = "evaluated"
+) -> None:
     """Draws loss, recall, penalty and mean pairwise distance over the steps into a PNG.
 
     Args:
         rows: Of the run's log, with numbers or their text; an empty text is a missing figure.
         path: The PNG file.
+        evaluated: Which classes the recall is of, such as "test" or "validation"; for its title.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -23,7 +26,7 @@ def draw_learning_curves(rows: Sequence[Mapping[str, Union[str, float]]], path: 
     clustering = [name for name in _names(rows) if name in ("nmi", "f1")]
     panels = [
         ("Loss", ["loss"], 1.0, None),
-        ("Recall@K on test classes, %", recalls + clustering, 100.0, None),
+        (f"Recall@K on {evaluated} classes, %", recalls + clustering, 100.0, None),
         ("Proximal penalty", ["proximal_penalty"], 1.0, None),
         ("Mean distance between images", ["mean_pairwise_distance"], 1.0, (0, None)),
     ]

@@ -30,7 +30,7 @@ _PROJECTED = 2000
 _SPRITE_SIZE = 32
 _FOLDER = "projector"
 _CONFIG = """embeddings {{
-  tensor_name: "unseen images"
+  tensor_name: "evaluated images"
   tensor_path: "{folder}/embeddings.tsv"
   metadata_path: "{folder}/classes.tsv"
   sprite {{
@@ -120,12 +120,7 @@ class EmbeddingBoard:
 
     def _strip(self, embeddings: np.ndarray) -> np.ndarray:
         """Returns the neighbor strip of a few queries, uint8 [H, W, 3]."""
-        queries = np.linspace(0, len(self._images) - 1, min(_QUERIES, len(self._images))).astype(int)
-        count = min(_NEIGHBORS, len(self._images) - 1)
-        labels = self._images.labels
-        neighbors, distances = nearest(
-            embeddings[queries], embeddings, count, own=queries, labels=labels[queries], gallery_labels=labels
-        )
+        queries, neighbors, distances = self._nearest(embeddings)
         rows = []
         for query, query_neighbors, query_distances in zip(queries, neighbors, distances):
             label = self._images.labels[query]
@@ -137,6 +132,24 @@ class EmbeddingBoard:
         file = io.BytesIO()
         draw_strip(rows, file)
         return np.asarray(Image.open(file))
+
+    def _nearest(self, embeddings: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Returns a few queries, int64 [Q], what each finds in its gallery, int64 [Q, k], and distances."""
+        is_query, labels = self._images.is_query, self._images.labels
+        candidates = gallery = np.arange(len(labels))
+        if is_query is not None:
+            candidates, gallery = np.flatnonzero(is_query), np.flatnonzero(~is_query)
+        spread = np.linspace(0, len(candidates) - 1, min(_QUERIES, len(candidates))).astype(int)
+        queries = candidates[spread]
+        found, distances = nearest(
+            embeddings[queries],
+            embeddings if is_query is None else embeddings[gallery],
+            min(_NEIGHBORS, self._images.num_candidates),
+            own=queries if is_query is None else None,
+            labels=labels[queries],
+            gallery_labels=labels[gallery],
+        )
+        return queries, gallery[found], distances
 
 
 def sample_by_class(labels: np.ndarray, size: int, per_class: int) -> np.ndarray:

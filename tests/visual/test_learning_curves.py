@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -11,12 +12,18 @@ ROWS = [
 ]
 
 
-def test_draws_the_figures_of_the_log(tmp_path, monkeypatch):
-    figures = []
+@pytest.fixture
+def figures(monkeypatch):
+    """The figures that are saved, as Matplotlib's objects."""
+    saved = []
     save = Figure.savefig
     monkeypatch.setattr(
-        Figure, "savefig", lambda self, *args, **kwargs: (figures.append(self), save(self, *args, **kwargs))
+        Figure, "savefig", lambda self, *args, **kwargs: (saved.append(self), save(self, *args, **kwargs))
     )
+    return saved
+
+
+def test_draws_the_figures_of_the_log(figures, tmp_path):
     draw_learning_curves(ROWS, tmp_path / "curves.png")
     curves = {
         axis.get_title(): {line.get_label(): line.get_xydata().tolist() for line in axis.lines}
@@ -24,7 +31,7 @@ def test_draws_the_figures_of_the_log(tmp_path, monkeypatch):
     }
     assert curves["Loss"] == {"loss": [[10, 2.0], [20, 1.5]]}
     assert curves["Proximal penalty"] == {"proximal_penalty": [[10, 0.5], [20, 0.25]]}
-    assert curves["Recall@K on test classes, %"] == {
+    assert curves["Recall@K on evaluated classes, %"] == {
         "recall@1": [[0, 25.0], [10, 50.0]],
         "recall@8": [[0, 50.0], [10, 75.0]],
         "nmi": [[20, 90.0]],
@@ -34,3 +41,9 @@ def test_draws_the_figures_of_the_log(tmp_path, monkeypatch):
     with Image.open(tmp_path / "curves.png") as picture:
         assert picture.size == (1320, 840)
         assert np.asarray(picture.convert("L")).min() < 50
+
+
+@pytest.mark.parametrize("evaluated", ["test", "validation"])
+def test_recall_is_labeled_by_the_classes_that_are_evaluated(evaluated, figures, tmp_path):
+    draw_learning_curves(ROWS, tmp_path / "curves.png", evaluated)
+    assert figures[0].axes[1].get_title() == f"Recall@K on {evaluated} classes, %"

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -8,6 +10,7 @@ from PIL import Image
 from scipy.spatial.distance import pdist
 
 from profs_tf.datasets.image_list import ImageList
+from profs_tf.visual import tensorboard
 from profs_tf.visual.tensorboard import EmbeddingBoard, pair_distances, sample_by_class, sprite
 
 RANDOM = np.random.default_rng(0)
@@ -58,6 +61,8 @@ def test_full_adds_strips_and_the_projector(tmp_path):
     assert tf.io.decode_png(picture).shape == (int(height), int(width), 3)
     config = text_format.Parse((tmp_path / "projector_config.pbtxt").read_text(), ProjectorConfig())
     [embedding] = config.embeddings
+    # Where the data set's own split shares classes with training, not all are unseen.
+    assert embedding.tensor_name == "evaluated images"
     points = np.loadtxt(tmp_path / embedding.tensor_path, delimiter="\t")
     np.testing.assert_allclose(points, EMBEDDINGS, rtol=1e-5)
     classes = (tmp_path / embedding.metadata_path).read_text().splitlines()
@@ -65,6 +70,28 @@ def test_full_adds_strips_and_the_projector(tmp_path):
     with Image.open(tmp_path / embedding.sprite.image_path) as sheet:
         assert sheet.size == (6 * 32, 6 * 32)
     assert list(embedding.sprite.single_image_dim) == [32, 32]
+
+
+@pytest.mark.parametrize("num_gallery", [3, 24])
+def test_strips_show_queries_and_what_they_find_in_the_gallery(num_gallery, tmp_path, monkeypatch):
+    strips = []
+    draw = tensorboard.draw_strip
+    monkeypatch.setattr(tensorboard, "draw_strip", lambda rows, file: (strips.append(rows), draw(rows, file)))
+    is_query = np.ones(30, bool)
+    gallery = np.arange(30)[1::5][:3] if num_gallery == 3 else np.flatnonzero(np.arange(30) % 5)
+    is_query[gallery] = False
+    board_in(tmp_path, dataclasses.replace(IMAGES, is_query=is_query), "full").write(0, EMBEDDINGS)
+    [rows] = strips
+    position = {picture.tobytes(): index for index, picture in enumerate(IMAGES.images)}
+    for (query, _), *found in rows:
+        index = position[query.tobytes()]
+        assert is_query[index]
+        distances = np.linalg.norm(EMBEDDINGS[gallery] - EMBEDDINGS[index], axis=1)
+        nearest = gallery[np.argsort(distances)[:5]]
+        assert [position[picture.tobytes()] for picture, _ in found] == nearest.tolist()
+        marks = ["\N{CHECK MARK}" if LABELS[one] == LABELS[index] else "\N{BALLOT X}" for one in nearest]
+        assert [text[0] for _, text in found] == marks
+    assert len(rows) == 4
 
 
 def test_none_writes_nothing(tmp_path):
