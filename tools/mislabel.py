@@ -4,7 +4,8 @@
     python -m profs_tf.train --dataset=csv:runs/wrong_labels.csv ...
 
 The wrong classes are drawn uniformly from the other training classes, the images from all of them, by the
-seed. The labels of the test images stay right. Paths in the table are absolute; bounding boxes are kept.
+seed. The labels of the test images stay right. Paths in the table are absolute; bounding boxes, queries and
+gallery are kept.
 """
 
 from __future__ import annotations
@@ -83,15 +84,22 @@ def mislabel(images: datasets.ImageList, share: float, seed: int) -> np.ndarray:
     return labels
 
 
-def rows_of(images: datasets.ImageList, labels: np.ndarray, split: str) -> list:
+def rows_of(images: datasets.ImageList, labels: np.ndarray, splits: list) -> list:
     """Returns the lines of the table, dicts."""
     rows = []
-    for index, path in enumerate(images.images):
+    for index, (path, split) in enumerate(zip(images.images, splits)):
         row = {"path": Path(path).absolute(), "label": images.class_names[labels[index]], "split": split}
         if images.boxes is not None:
             row.update(zip("xywh", images.boxes[index].tolist()))
         rows.append(row)
     return rows
+
+
+def splits_of(test: datasets.ImageList) -> list:
+    """Returns the column `split` of the test images: test, or query and gallery where the list has them."""
+    if test.is_query is None:
+        return ["test"] * len(test)
+    return ["query" if is_query else "gallery" for is_query in test.is_query]
 
 
 def write_table(path: Path, rows: list) -> None:
@@ -108,7 +116,8 @@ def mislabel_data_set(arguments: argparse.Namespace) -> None:
     """Reads the data set, writes the table and prints how many labels are wrong."""
     train, test = read_images(arguments)
     labels = mislabel(train, arguments.share, arguments.seed)
-    write_table(arguments.output, rows_of(train, labels, "train") + rows_of(test, test.labels, "test"))
+    rows = rows_of(train, labels, ["train"] * len(train)) + rows_of(test, test.labels, splits_of(test))
+    write_table(arguments.output, rows)
     print(f"{np.sum(labels != train.labels)} of {len(train)} training labels are wrong: {arguments.output}")
 
 

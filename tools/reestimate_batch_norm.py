@@ -5,7 +5,8 @@
 Batches of mined classes resemble each other more than the pictures that are evaluated, and the moving
 statistics of batch normalization are theirs. This replaces them by means over --batches batches of the run's
 size, whose classes are drawn uniformly and whose images are augmented as in training, with the weights of the
-run's best epoch. Prints Recall@1 of both in percent. The runs' folders stay as they are.
+run's best epoch. Prints Recall@1 of both in percent. The runs' folders stay as they are. Runs that trained
+with frozen statistics (--freeze_batch_norm, --train_layers=head) are refused: theirs are not of batches.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from pathlib import Path
 import tensorflow as tf
 from command_line import run_steps
 
+from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.pipeline import train_pipeline
 from profs_tf.metrics.retrieval import recall_at_k
+from profs_tf.metrics.scores import query_and_gallery
 from profs_tf.models.inference import embed
 from profs_tf.runs.directory import RunFolder
 from profs_tf.runs.factory import build_best_embedder, build_preprocessing, build_sampler, load_data
+from profs_tf.runs.fine_tuning import frozen_batch_norm
 from profs_tf.utils.checks import check_count
 
 
@@ -39,7 +43,7 @@ def parse_arguments(arguments: list | None = None) -> argparse.Namespace:
 
 
 def check_arguments(arguments: argparse.Namespace) -> None:
-    """Raises ValueError unless every folder holds a finished run and `batches` is a count."""
+    """Raises ValueError unless every folder holds a run that can be evaluated and `batches` is a count."""
     check_count("batches", arguments.batches, "Leave it out for 100.")
     for run in arguments.runs:
         folder = RunFolder(run)
@@ -49,22 +53,43 @@ def check_arguments(arguments: argparse.Namespace) -> None:
                 f"RUN must be the folder of a finished run, got {run} without {missing[0].name}. "
                 "Give the --output_dir of a train command that has ended."
             )
+    for run in arguments.runs:
+        check_statistics_are_trained(run, RunFolder(run).read_config())
+
+
+def check_statistics_are_trained(run: str, config: Config) -> None:
+    """Raises ValueError if the run's backbone normalizes by the moving statistics in training, too."""
+    cures = {}
+    frozen = frozen_batch_norm(config)
+    if frozen != "none":
+        cures[f"--freeze_batch_norm={frozen}"] = "--freeze_batch_norm=none"
+    if config.train_layers == "head":
+        cures["--train_layers=head"] = "--train_layers=all"
+    if cures:
+        raise ValueError(
+            "RUN must have updated the statistics of batch normalization in training, got "
+            f"{run} with {' '.join(cures)}. Train one with {' '.join(cures.values())}."
+        )
 
 
 def batch_norm_layers(model: tf.keras.Model) -> list:
-    """Returns all layers of batch normalization, also within inner models."""
-    return [layer for layer in model.submodules if isinstance(layer, tf.keras.layers.BatchNormalization)]
+    """Returns the layers of batch normalization that training changes, also within inner models."""
+    layers = [layer for layer in model.submodules if isinstance(layer, tf.keras.layers.BatchNormalization)]
+    # Frozen layers, such as those below the ones that --train_layers=last:N trains, run in inference mode.
+    return [layer for layer in layers if layer.trainable]
 
 
 def reestimate(embedder: tf.keras.Model, batches) -> None:
     """Sets the moving statistics to means over the batches of images.
 
     Raises:
-        ValueError: If the network has no batch normalization.
+        ValueError: If the network has no batch normalization that training changes.
     """
     layers = batch_norm_layers(embedder)
     if not layers:
-        raise ValueError("RUN must have batch normalization, got one whose network has none.")
+        raise ValueError(
+            "RUN must have batch normalization that training changes, got one whose network has none."
+        )
     for number, images in enumerate(batches):
         # The mean over all batches so far, where Keras would forget the first ones.
         for layer in layers:
@@ -87,8 +112,9 @@ def recalls(path: str, num_batches: int) -> tuple:
 
 
 def recall(embedder: tf.keras.Model, test: ImageList, preprocessing) -> float:
-    """Returns Recall@1 of the test images."""
-    return recall_at_k(embed(embedder, test, preprocessing=preprocessing), test.labels, (1,))[1]
+    """Returns Recall@1 of the test images, as a run does: of the queries in their gallery if these differ."""
+    embeddings = embed(embedder, test, preprocessing=preprocessing)
+    return recall_at_k(**query_and_gallery(embeddings, test.labels, test.is_query), ks=1)[1]
 
 
 def evaluate(arguments: argparse.Namespace) -> None:

@@ -35,6 +35,25 @@ def test_the_share_of_the_training_images_gets_other_classes(pictures, tmp_path)
         assert np.sum(one.labels != other.labels) == changed
 
 
+def test_queries_and_gallery_stay_so(tmp_path):
+    rows = ["path,label,split"]
+    for part, count in (("train", 4), ("query", 1), ("gallery", 2)):
+        for name in "abcd":
+            for number in range(count):
+                path = tmp_path / f"{part} {name} {number}.png"
+                Image.new("RGB", (4, 4)).save(path)
+                rows.append(f"{path},{name},{part}")
+    # Queries and gallery alternate, as they may.
+    rows[-12:] = rows[-1:-13:-2] + rows[-2:-13:-2]
+    table, wrong = tmp_path / "right.csv", tmp_path / "wrong.csv"
+    table.write_text("\n".join(rows))
+    assert mislabel.main([f"--dataset=csv:{table}", "--share=0.5", f"--output={wrong}"]) == 0
+    (_, before), (_, after) = datasets.from_csv(table), datasets.from_csv(wrong)
+    assert after.images == before.images
+    np.testing.assert_array_equal(after.labels, before.labels)
+    np.testing.assert_array_equal(after.is_query, before.is_query)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

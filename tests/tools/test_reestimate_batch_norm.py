@@ -5,6 +5,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from profs_tf.config import Config
+from profs_tf.datasets.image_list import ImageList
+from profs_tf.inputs.preprocessing import Preprocessing
 from tests.helpers.forked_process import run_forked
 
 TOOLS = Path(__file__).parents[2] / "tools"
@@ -27,7 +30,7 @@ def test_statistics_become_means_over_the_batches():
 
 
 def test_a_network_without_batch_normalization_is_refused():
-    with pytest.raises(ValueError, match="RUN must have batch normalization"):
+    with pytest.raises(ValueError, match="RUN must have batch normalization that"):
         tool.reestimate(tf.keras.Sequential([tf.keras.Input([2]), tf.keras.layers.Dense(1)]), [])
 
 
@@ -49,6 +52,52 @@ def test_all_arguments_are_checked_before_the_first_run_is_evaluated(tmp_path, m
             "Leave it out for 100.\n"
         )
         assert not output
+
+
+def test_layers_that_training_leaves_are_refused_if_there_are_no_others():
+    frozen = tf.keras.layers.BatchNormalization(trainable=False)
+    model = tf.keras.Sequential([tf.keras.Input([2]), frozen])
+    with pytest.raises(ValueError, match="RUN must have batch normalization that training changes"):
+        tool.reestimate(model, [])
+
+
+@pytest.mark.parametrize(
+    ("options", "got", "cure"),
+    [
+        ({"freeze_batch_norm": "statistics"}, "--freeze_batch_norm=statistics", "--freeze_batch_norm=none"),
+        ({"freeze_batch_norm": "all"}, "--freeze_batch_norm=all", "--freeze_batch_norm=none"),
+        # "auto" stands for the statistics of such weights.
+        ({"pretrained": "weights.npz"}, "--freeze_batch_norm=statistics", "--freeze_batch_norm=none"),
+        ({"train_layers": "head"}, "--train_layers=head", "--train_layers=all"),
+        (
+            {"freeze_batch_norm": "all", "train_layers": "head"},
+            "--freeze_batch_norm=all --train_layers=head",
+            "--freeze_batch_norm=none --train_layers=all",
+        ),
+    ],
+)
+def test_runs_whose_statistics_are_frozen_are_refused(options, got, cure, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tool, "recalls", None)
+    (tmp_path / "config.json").write_text(Config(dataset="emoji", **options).to_json())
+    (tmp_path / "metrics.json").touch()
+    assert tool.main([str(tmp_path)]) == 2
+    assert capsys.readouterr().err == (
+        "reestimate_batch_norm: RUN must have updated the statistics of batch normalization in training, "
+        f"got {tmp_path} with {got}. Train one with {cure}.\n"
+    )
+
+
+def test_queries_are_searched_in_the_gallery_alone():
+    # Both queries' nearest image is the other one, of their class; in the gallery it is of another class.
+    grays = np.uint8([10, 12, 60, 20])
+    test = ImageList(
+        np.tile(grays[:, None, None, None], [1, 4, 4, 3]),
+        [0, 0, 0, 1],
+        ("a", "b"),
+        is_query=[True, True, False, False],
+    )
+    embedder = tf.keras.Sequential([tf.keras.Input([4, 4, 3]), tf.keras.layers.GlobalAveragePooling2D()])
+    assert tool.recall(embedder, test, Preprocessing(resize=4, crop=4)) == 0.0
 
 
 @pytest.mark.slow

@@ -3,15 +3,19 @@
 import csv
 import fcntl
 import json
+import os
 import re
 import signal
+import sys
+import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import run_grid
-from grid_runs import locks
+from grid_runs import child, locks, worker
 
 from tests.tools.grid_place import FAKE, GRID, NAMES, ROOT, Place, wait_for
 
@@ -37,6 +41,73 @@ def test_ctrl_c_lets_the_runs_at_work_save_and_the_next_grid_goes_on(place):
     assert [len(place.record(name)["attempts"]) for name in NAMES] == [2, 2, 2, 1]
     assert [row["run"] for row in place.rows() if row["metric"] == "F1"] == NAMES
     assert all(float(row["cpu_seconds"]) > 0 for row in place.rows())
+
+
+def test_ctrl_c_while_a_run_starts_stops_it_too(place, monkeypatch):
+    class StartingAtTheSignal(child.Child):
+        """Has begun, but the grid does not know it yet when the signal comes."""
+
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            wait_for(lambda: list(place.runs.glob("*/checkpoints/checkpoint")))
+            signal.raise_signal(signal.SIGINT)
+
+    hang = place.control / "hang_one"
+    hang.touch()
+    # Otherwise a grid that waits for the whole training would do so forever.
+    whole_training = threading.Timer(20, hang.unlink)
+    whole_training.start()
+    monkeypatch.setattr(worker, "Child", StartingAtTheSignal)
+    try:
+        assert place.run() == 130
+    finally:
+        whole_training.cancel()
+    assert [attempt["exit_code"] for attempt in place.record(NAMES[0])["attempts"]] == [130]
+
+
+def test_ctrl_c_at_the_end_of_a_run_is_no_error(place, monkeypatch):
+    def wait_then_signal(pid, options):
+        ended = os.wait4(pid, options)
+        if ended[0]:
+            signal.raise_signal(signal.SIGINT)
+        return ended
+
+    # Not in `os` itself, which other modules use.
+    monkeypatch.setattr(child, "os", SimpleNamespace(**{**vars(os), "wait4": wait_then_signal}))
+    assert place.run("--jobs=1") == 130
+    assert [attempt["exit_code"] for attempt in place.record(NAMES[0])["attempts"]] == [0]
+    assert [name for name, _ in place.calls()] == NAMES[:1]
+
+
+# Stands in for a run that the second Ctrl-C stops; tells how many it got.
+STUBBORN = """
+import os, pathlib, signal, sys, time
+control = pathlib.Path(os.environ["FAKE_CONTROL"])
+def receive(number, frame):
+    receive.count += 1
+    (control / f"signal_{receive.count}").touch()
+    if receive.count == 2:
+        sys.exit(7)
+receive.count = 0
+signal.signal(signal.SIGINT, receive)
+(control / "ready").touch()
+while True:
+    time.sleep(0.01)
+"""
+
+
+def test_a_run_gets_each_ctrl_c_once(place):
+    process = place.start((sys.executable, "-c", STUBBORN), "--jobs=1")
+    wait_for((place.control / "ready").exists, process)
+    process.send_signal(signal.SIGINT)
+    wait_for((place.control / "signal_1").exists, process)
+    # Time for the first one to be sent again, which must not be.
+    time.sleep(0.7)
+    assert not (place.control / "signal_2").exists()
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert place.record(NAMES[0])["attempts"][-1]["exit_code"] == 7
 
 
 def test_after_a_kill_children_stop_and_the_next_grid_resumes_or_begins_anew(place):

@@ -1,4 +1,4 @@
-"""A train command in a separate process, with its processor time."""
+"""A train command in a separate process, with its CPU time."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class Child:
         exit_code: None while it runs; minus the signal's number if a signal killed it.
         seconds: Its wall time.
         cpu_seconds: Processor time of all its threads, user and system; None while it runs.
+        interrupts: How often it was interrupted.
     """
 
     def __init__(self, command: list, log_path: Path, root: Path, held_open: tuple):
@@ -37,6 +38,7 @@ class Child:
         self.exit_code = None
         self.cpu_seconds = None
         self.seconds = 0.0
+        self.interrupts = 0
         self._began = time.monotonic()
         with open(log_path, "ab") as log:
             self._process = subprocess.Popen(
@@ -54,7 +56,7 @@ class Child:
     def has_ended(self) -> bool:
         """Returns whether it has ended; then the attributes are set."""
         if self.exit_code is None:
-            # `Popen.poll` does not report processor time.
+            # `Popen.poll` does not report CPU time.
             pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
             self.seconds = time.monotonic() - self._began
             if pid:
@@ -64,6 +66,7 @@ class Child:
 
     def interrupt(self) -> None:
         """Sends SIGINT: the first saves and stops the run, the second stops it at once."""
+        self.interrupts += 1
         if not self.has_ended():
             os.kill(self._process.pid, signal.SIGINT)
 

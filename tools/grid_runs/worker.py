@@ -24,7 +24,6 @@ class Worker:
 
     Attributes:
         failed: The names of the runs that failed.
-        interrupted: Whether Ctrl-C or SIGTERM stopped the grid.
     """
 
     def __init__(
@@ -54,10 +53,15 @@ class Worker:
         self._machine = describe_machine()
         self._running = {}
         self.failed = []
-        self.interrupted = False
+        self._num_signals = 0
         # Read once: only current runs change them, at the end of an epoch.
         self._epochs = {files: files.config().epochs for files in all_files}
         self._done = {files: self._epochs_done(files) for files in all_files}
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C or SIGTERM stopped the grid."""
+        return self._num_signals > 0
 
     def work(self) -> None:
         """Trains until all runs have ended or a signal stops the grid."""
@@ -72,7 +76,7 @@ class Worker:
         )
         self._progress.line(f"{len(self._all)} runs, {len(finished)} of them finished.")
         previous = {
-            number: signal.signal(number, self._interrupt) for number in (signal.SIGINT, signal.SIGTERM)
+            number: signal.signal(number, self._count_signal) for number in (signal.SIGINT, signal.SIGTERM)
         }
         try:
             self._loop(waiting)
@@ -90,6 +94,7 @@ class Worker:
                 if child.has_ended():
                     del self._running[files]
                     self._conclude(files, child)
+            self._pass_on_signals()
             if time.monotonic() - shown > _DISPLAY_SECONDS:
                 shown = time.monotonic()
                 self._done.update({files: self._epochs_done(files) for files in self._running})
@@ -137,7 +142,7 @@ class Worker:
         files.write_attempts(attempts, list(self._command) + files.run.arguments(files.folder.path))
         self._done[files] = self._epochs_done(files)
         self._show()
-        took = f"{child.seconds:.0f} s, {child.cpu_seconds:.0f} s of processor time"
+        took = f"{child.seconds:.0f} s, {child.cpu_seconds:.0f} s of CPU time"
         if done:
             rows = rows_of(files)
             add_results(self._results, rows)
@@ -159,7 +164,12 @@ class Worker:
         if not self._keep_checkpoints:
             files.remove_checkpoints()
 
-    def _interrupt(self, number: int, frame: object) -> None:
-        self.interrupted = True
+    def _count_signal(self, number: int, frame: object) -> None:
+        # No more than this: a child may be about to start, or to be asked whether it has ended.
+        self._num_signals += 1
+
+    def _pass_on_signals(self) -> None:
+        """Sends each run the signals that it has not got; one at a time, as a run would merge two."""
         for child in self._running.values():
-            child.interrupt()
+            if child.interrupts < self._num_signals:
+                child.interrupt()
