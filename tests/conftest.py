@@ -68,6 +68,14 @@ def pytest_configure(config):
     gc.set_threshold(20_000, 20, 20)
 
 
+@pytest.fixture(scope="session")
+def few_emoji():
+    """Both splits of the emoji with 60 images each."""
+    import profs_tf as profs
+
+    return tuple(part.take(range(60)) for part in profs.datasets.load("emoji"))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
     if hasattr(config, "workerinput"):

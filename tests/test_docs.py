@@ -71,11 +71,6 @@ SMALL_NETWORK = (
 )
 
 
-@pytest.fixture(scope="module")
-def few_emoji():
-    return tuple(part.take(np.arange(60)) for part in profs.datasets.load("emoji"))
-
-
 @pytest.fixture
 def run_guide(few_emoji, tmp_path, monkeypatch):
     """Runs a guide's code in a folder with pictures of its own; returns the names that it defined."""

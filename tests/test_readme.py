@@ -42,11 +42,6 @@ SHORTER = (
 )
 
 
-@pytest.fixture(scope="module")
-def few_emoji():
-    return tuple(part.take(np.arange(60)) for part in profs.datasets.load("emoji"))
-
-
 def run_notebook(few_emoji, folder, monkeypatch, *changes):
     code = NOTEBOOK
     for before, after in (*SHORTER, *changes):

@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from benchmark_step import compiled_step, seconds
+from benchmark_step import compiled_step
+from measuring import seconds
 
 import profs_tf as profs
 from profs_tf import backbones

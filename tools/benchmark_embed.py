@@ -13,14 +13,15 @@ time, which other load of the machine affects less. A first round warms up and i
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
+from measuring import in_turn, wall_and_cpu_seconds
 from PIL import Image
 
 import profs_tf as profs
@@ -69,21 +70,16 @@ def report(folder: Path, arguments: argparse.Namespace) -> None:
         "network on pixels": on_pixels(folder, network, preprocessing, arguments.batch_size),
         "embed": on_files(folder, arguments.batch_size),
     }
-    # Images per second of wall time and of processor time.
-    rates: dict[str, list[np.ndarray]] = {name: [] for name in parts}
-    for number in range(arguments.rounds + 1):
-        for name, run in parts.items():
-            start = np.array([time.perf_counter(), time.process_time()])
-            run()
-            seconds = np.array([time.perf_counter(), time.process_time()]) - start
-            if number:
-                rates[name].append(arguments.images / seconds)
+    measurements = {name: functools.partial(wall_and_cpu_seconds, run) for name, run in parts.items()}
+    times = in_turn(measurements, arguments.rounds)
+    # Images per second of wall time and of CPU time.
+    rates = {name: arguments.images / np.array(found) for name, found in times.items()}
     print(
         f"{arguments.images:,} images, {arguments.backbone} at {arguments.crop} pixels, {os.cpu_count()} "
-        "cores; embed relative to each in wall time and processor time:"
+        "cores; embed relative to each in wall time and CPU time:"
     )
     for name, found in rates.items():
-        wall, processor = np.median(np.array(rates["embed"]) / np.array(found), axis=0)
+        wall, processor = np.median(rates["embed"] / found, axis=0)
         rate = np.median(found, axis=0)[0]
         print(f"  {name:<24}{rate:>8,.1f} images/s {wall:>7.3f} {processor:>7.3f}")
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,7 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
+from measuring import median_times, status_kilobytes
 
 from profs_tf import metrics
 from profs_tf.metrics.agreement import normalized_mutual_information, pair_f1
@@ -96,18 +96,6 @@ def synthetic_split(size: int, dimension: int, num_classes: int, noise: float) -
         (size, dimension), np.float32
     )
     return embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True), labels
-
-
-def median_times(functions: dict, repeats: int) -> dict:
-    """Seconds that each function takes, measured in turn after one round that does not count."""
-    seconds = {name: [] for name in functions}
-    for turn in range(repeats + 1):
-        for name, function in functions.items():
-            start = time.perf_counter()
-            function()
-            if turn:
-                seconds[name].append(time.perf_counter() - start)
-    return {name: statistics.median(values) for name, values in seconds.items()}
 
 
 def print_ratios(seconds: dict, bare: float, targets: dict) -> None:
@@ -188,12 +176,6 @@ def added_memory(folder: Path) -> float:
     return (status_kilobytes("VmHWM") - before) / 2**20
 
 
-def status_kilobytes(field: str) -> int:
-    """A figure of Linux's account of this process."""
-    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
-
-
 def measure_kmeans(embeddings: np.ndarray, labels: np.ndarray, repeats: int) -> None:
     """Iterations and the start of k-means beside the bare product, and a whole run."""
     num_clusters = len(np.unique(labels))
@@ -225,39 +207,11 @@ def measure_kmeans(embeddings: np.ndarray, labels: np.ndarray, repeats: int) -> 
 
 def measure_quality(embeddings: np.ndarray, labels: np.ndarray, num_seeds: int) -> None:
     """NMI, F1 and seconds beside scikit-learn's k-means: by default, and from one random start."""
-    from sklearn.cluster import KMeans
-
     # Whole classes, so that they keep their size.
     chosen = labels < max(2, round(QUALITY_IMAGES / len(embeddings) * (labels.max() + 1)))
     embeddings, labels = embeddings[chosen], labels[chosen]
-    num_clusters, iterations = len(np.unique(labels)), 20
-
-    def scikit_learn(seed: int, start, **options) -> np.ndarray:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            means = KMeans(num_clusters, init=start, n_init=1, random_state=seed, **options)
-            return means.fit_predict(embeddings)
-
-    def ours(seed: int, start, **options) -> np.ndarray:
-        return metrics.kmeans(embeddings, num_clusters, seed=seed, start=start, **options).assignments
-
-    def random_start(seed: int) -> np.ndarray:
-        return random_images(embeddings, num_clusters, seed)
-
-    clusterings = {
-        "scikit-learn's default": lambda seed: scikit_learn(seed, "k-means++"),
-        "ours": lambda seed: ours(seed, "k-means++"),
-        f"scikit-learn, random start, {iterations} iterations": lambda seed: scikit_learn(
-            seed, random_start(seed), max_iter=iterations, tol=0.0
-        ),
-        f"ours, the same start, {iterations} iterations": lambda seed: ours(
-            seed, random_start(seed), max_iterations=iterations, tolerance=0.0
-        ),
-    }
-    if importlib.util.find_spec("faiss"):
-        clusterings[f"faiss, {iterations} iterations"] = lambda seed: faiss_clusters(
-            embeddings, num_clusters, iterations, seed
-        )
+    num_clusters = len(np.unique(labels))
+    clusterings = seeded_clusterings(embeddings, num_clusters, iterations=20)
     print(
         f"quality, {len(labels):,} images, {num_clusters:,} clusters, "
         f"mean and standard error of {num_seeds} seeds, median seconds"
@@ -279,6 +233,39 @@ def measure_quality(embeddings: np.ndarray, labels: np.ndarray, num_seeds: int) 
         scores = "".join(f"{mean[i]:9.4f} {error[i]:.4f}" for i in range(2))
         ratio = seconds / np.median(found["scikit-learn's default"], axis=0)[2]
         print(f"  {name:<44}{scores}{seconds:9.2f}{ratio:7.2f}")
+
+
+def seeded_clusterings(embeddings: np.ndarray, num_clusters: int, iterations: int) -> dict:
+    """Functions from a seed to clusters, int64 `[N]`: by default, and by iterations from one random start."""
+    from sklearn.cluster import KMeans
+
+    def scikit_learn(seed: int, start, **options) -> np.ndarray:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            means = KMeans(num_clusters, init=start, n_init=1, random_state=seed, **options)
+            return means.fit_predict(embeddings)
+
+    def ours(seed: int, start, **options) -> np.ndarray:
+        return metrics.kmeans(embeddings, num_clusters, seed=seed, start=start, **options).assignments
+
+    def random_start(seed: int) -> np.ndarray:
+        return random_images(embeddings, num_clusters, seed)
+
+    found = {
+        "scikit-learn's default": lambda seed: scikit_learn(seed, "k-means++"),
+        "ours": lambda seed: ours(seed, "k-means++"),
+        f"scikit-learn, random start, {iterations} iterations": lambda seed: scikit_learn(
+            seed, random_start(seed), max_iter=iterations, tol=0.0
+        ),
+        f"ours, the same start, {iterations} iterations": lambda seed: ours(
+            seed, random_start(seed), max_iterations=iterations, tolerance=0.0
+        ),
+    }
+    if importlib.util.find_spec("faiss"):
+        found[f"faiss, {iterations} iterations"] = lambda seed: faiss_clusters(
+            embeddings, num_clusters, iterations, seed
+        )
+    return found
 
 
 def random_images(embeddings: np.ndarray, size: int, seed: int) -> np.ndarray:

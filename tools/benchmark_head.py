@@ -9,12 +9,12 @@ prints the peak memory of the process after the head's first round, and at the e
 """
 
 import argparse
-import resource
 import statistics
 import time
 
 import numpy as np
 import tensorflow as tf
+from measuring import status_kilobytes
 
 import profs_tf as profs
 from profs_tf.inputs.features import FeatureList, feature_pipeline
@@ -95,17 +95,12 @@ def trainers(arguments):
     )
 
 
-def peak_megabytes():
-    """Returns the most memory that the process has had, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 def main(words=None):
     """Measures and prints."""
     arguments = parse_arguments(words)
     head, whole = trainers(arguments)
     head.seconds_per_step(10)
-    memory = peak_megabytes()
+    memory = status_kilobytes("VmHWM")
     whole.seconds_per_step(1)
     times = [
         (head.seconds_per_step(arguments.head_steps), whole.seconds_per_step(2))
@@ -115,7 +110,8 @@ def main(words=None):
         print(f"{name}: {1e3 * statistics.median(values):.2f} ms a step")
     ratio = statistics.median(slow / fast for fast, slow in times)
     print(f"steps of the head in the time of one of the whole network: {ratio:.0f}  (bound: 50)")
-    print(f"peak memory: {memory:.0f} MB with the head, {peak_megabytes():.0f} MB with the whole network")
+    both = status_kilobytes("VmHWM")
+    print(f"peak memory: {memory / 2**10:.0f} MB with the head, {both / 2**10:.0f} MB with the whole network")
 
 
 if __name__ == "__main__":

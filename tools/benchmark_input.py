@@ -4,7 +4,7 @@
     python tools/benchmark_input.py --images=256 --repeats=9
     python tools/benchmark_input.py --repeats=0 --steps=100
 
-The first part measures processor time, in turns, so that other load on the machine affects all alike: bare
+The first part measures CPU time, in turns, so that other load on the machine affects all alike: bare
 `tf.io.decode_jpeg` of 500 x 375 images; the same with the exact transform, without and with scaling to
 256 x 256; the training pipeline (decode, scale, crop, flip, batch) from files and from the cache, in memory
 and on disk. Then it compares our crop and flip of a batch, image by image, with the layers of KerasCV that do
@@ -19,7 +19,6 @@ longer step rather than as waiting. --steps=0 skips this part.
 
 import argparse
 import functools
-import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -27,6 +26,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 from benchmark_step import compiled_step, profs_model
+from measuring import median_times
 from PIL import Image
 
 import profs_tf as profs
@@ -120,7 +120,7 @@ def layers(batch_size: int) -> dict:
 
 
 def processor_seconds(call) -> float:
-    """Returns the processor time of a call in all threads, until they are idle again.
+    """Returns the CPU time of a call in all threads, until they are idle again.
 
     Pipelines prefetch: they start and end with full buffers.
     """
@@ -131,17 +131,6 @@ def processor_seconds(call) -> float:
         time.sleep(0.05)
         before, end = end, time.process_time()
     return end - begin
-
-
-def measure(calls: dict, repeats: int) -> dict:
-    """Returns the median processor time of each call, measured in turns after one warm-up turn."""
-    times = {name: [] for name in calls}
-    for turn in range(repeats + 1):
-        for name, call in calls.items():
-            seconds = processor_seconds(call)
-            if turn:
-                times[name].append(seconds)
-    return {name: statistics.median(values) for name, values in times.items()}
 
 
 def drawing(dataset: tf.data.Dataset, count: int):
@@ -182,12 +171,12 @@ def with_one_thread(dataset: tf.data.Dataset) -> tf.data.Dataset:
 def print_throughput(datasets: dict, arguments: argparse.Namespace) -> None:
     """Measures and prints images per second and core, and KerasCV's layers relative to ours."""
     calls = {key: drawing(dataset, arguments.batches) for key, dataset in datasets.items()}
-    seconds = measure(calls, arguments.repeats)
+    seconds = median_times(calls, arguments.repeats, processor_seconds)
     count = arguments.batch_size * arguments.batches
     bare = seconds["bare decode_jpeg"]
     for key, value in seconds.items():
         print(f"{key:<38}{count / value:9,.0f} images/s per core   {bare / value:7.2f} x bare decode_jpeg")
-    seconds = measure(layers(arguments.batch_size), arguments.repeats)
+    seconds = median_times(layers(arguments.batch_size), arguments.repeats, processor_seconds)
     print(
         f"crop and flip of {arguments.batch_size} images: ours {1e3 * seconds['ours']:.1f} ms, KerasCV "
         f"{1e3 * seconds['KerasCV']:.1f} ms, KerasCV / ours {seconds['KerasCV'] / seconds['ours']:.1f}"

@@ -16,15 +16,16 @@ from __future__ import annotations
 
 import argparse
 import csv
+import functools
 import io
 import statistics
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 from command_line import explain
+from measuring import in_turn, seconds
 
 import profs_tf as profs
 from profs_tf import backbones
@@ -124,7 +125,7 @@ def loss_step(loss, size: int, arguments, masked: bool):
         return value, tape.gradient(value, [embeddings, *loss.trainable_variables])
 
     embeddings = tf.constant(embeddings, tf.float32)
-    return lambda: step(embeddings, is_query)
+    return lambda: step(embeddings, is_query)[0]
 
 
 def backbone_step(arguments):
@@ -139,27 +140,7 @@ def backbone_step(arguments):
             value = tf.reduce_sum(embedder(images, training=True))
         return value, tape.gradient(value, embedder.trainable_variables)
 
-    return lambda: step(images)
-
-
-def seconds(step, times: int) -> float:
-    """Returns the mean seconds of a step. Reading the value waits for the device."""
-    begin = time.perf_counter()
-    for _ in range(times):
-        value, _ = step()
-    value.numpy()
-    return (time.perf_counter() - begin) / times
-
-
-def measure(steps: dict, repeats: int) -> dict:
-    """Returns the times of each step, measured alternately after a first run that traces it."""
-    for step in steps.values():
-        seconds(step, 1)
-    times = {name: [] for name in steps}
-    for _ in range(repeats):
-        for name, step in steps.items():
-            times[name].append(seconds(step, 1 if name == "backbone" else 5))
-    return times
+    return lambda: step(images)[0]
 
 
 def kept_megabytes(loss) -> float:
@@ -242,7 +223,11 @@ def measure_all(arguments: argparse.Namespace) -> list:
     for name, loss, size in rows:
         steps[name] = loss_step(loss, size, arguments, masked=False)
         steps[name + ", PROFS"] = loss_step(loss, size, arguments, masked=True)
-    lines = lines_of(rows, measure(steps, arguments.repeats), arguments)
+    # The first round traces the functions. A loss is too quick to be measured once.
+    measurements = {
+        name: functools.partial(seconds, step, 1 if name == "backbone" else 5) for name, step in steps.items()
+    }
+    lines = lines_of(rows, in_turn(measurements, arguments.repeats), arguments)
     print(f"{arguments.backbone}, {arguments.images} images: {lines[0]['backbone_milliseconds']} ms")
     print(f"{'':34} {'':11}  of that  step to contrastive's  kept")
     over = []

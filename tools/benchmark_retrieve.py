@@ -8,7 +8,7 @@ An untrained network embeds random PNG files, by default a network so small that
 long as embedding them. "Embedder alone" calls the signature `encoded_images` on batches of files in memory,
 one after another; the index also lists, reads and checks the files, and writes. One build is killed half way
 and continued; another one is built in a single run, and both must have the same bits. Then indexed images are
-searched for one by one, exactly. Build and embedder are compared in processor time, which other load of the
+searched for one by one, exactly. Build and embedder are compared in CPU time, which other load of the
 machine affects less than wall time. Memory is the peak of a separate process, including TensorFlow.
 """
 
@@ -26,6 +26,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from measuring import print_line, run_part, status_kilobytes, wall_and_cpu_seconds
 from PIL import Image
 
 import profs_tf as profs
@@ -40,7 +41,8 @@ def main() -> None:
     arguments = parse_arguments()
     if arguments.part:
         part = {"embedder": embedder_alone, "index": build_whole, "search": search}[arguments.part]
-        print(json.dumps({**part(Path(arguments.work_dir)), "megabytes": peak_megabytes()}))
+        figures = part(Path(arguments.work_dir))
+        print(json.dumps({**figures, "megabytes": status_kilobytes("VmHWM") / 2**10}))
         return
     with tempfile.TemporaryDirectory(dir=arguments.work_dir) as folder:
         report(Path(folder), arguments)
@@ -73,26 +75,22 @@ def report(folder: Path, arguments: argparse.Namespace) -> None:
         f"{num_images:,} pictures, {arguments.backbone} at {size} pixels, {dimension} dimensions, "
         f"{os.cpu_count()} cores"
     )
-    alone, chunks = run_part("embedder", folder), kill_half_way(folder, num_images)
+    place = f"--work_dir={folder}"
+    alone, chunks = run_part(__file__, "embedder", place), kill_half_way(folder, num_images)
     subprocess.run(index_command(folder, "killed"), check=True, stdout=subprocess.DEVNULL)
-    whole, found = run_part("index", folder), run_part("search", folder)
+    whole, found = run_part(__file__, "index", place), run_part(__file__, "search", place)
     rate = num_images / whole["seconds"]
     print_line("embedder alone", f"{alone['rate']:,.0f} images/s, {alone['megabytes']:,.0f} MB at the peak")
     print_line("index", f"{rate:,.0f} images/s, {whole['megabytes']:,.0f} MB at the peak")
     print_line("loading the model, not counted", f"{whole['loading']:.1f} s")
-    ratio = alone["processor_rate"] * whole["processor_seconds"] / num_images
-    print_line("processor time over the embedder's", f"{ratio:.2f}")
+    ratio = alone["cpu_rate"] * whole["cpu_seconds"] / num_images
+    print_line("CPU time over the embedder's", f"{ratio:.2f}")
     print_line(f"killed after {chunks} chunks, continued", "equal" if is_same(folder) else "NOT EQUAL")
     print_line("opening the index, first query", f"{found['first']:.2f} s")
     print_line("each further query, median", f"{found['further']:.3f} s (at most 1)")
     print_line(
         "search", f"{found['megabytes']:,.0f} MB at the peak, {found['embeddings']:,.0f} of embeddings"
     )
-
-
-def print_line(name: str, figures: str) -> None:
-    """Prints one line of the report."""
-    print(f"  {name:<40}{figures}", flush=True)
 
 
 def write_pictures(folder: Path, num_images: int) -> None:
@@ -128,13 +126,6 @@ def kill_half_way(folder: Path, num_images: int) -> int:
     return len(list((folder / "killed/chunks").glob("*.npz")))
 
 
-def run_part(part: str, folder: Path) -> dict:
-    """Runs a part in a separate process; returns its figures."""
-    command = [sys.executable, __file__, f"--part={part}", f"--work_dir={folder}"]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def embedder_alone(folder: Path) -> dict:
     """Returns images per second of the signature `encoded_images`, in batches one after another."""
     import tensorflow as tf
@@ -148,26 +139,22 @@ def embedder_alone(folder: Path) -> dict:
         for start in range(0, len(paths), BATCH)
     ]
     embed(images=batches[0])
-    start = np.array([time.perf_counter(), time.process_time()])
-    for batch in batches:
-        embed(images=batch)["embeddings"].numpy()
-    seconds, processor_seconds = np.array([time.perf_counter(), time.process_time()]) - start
-    return {"rate": len(paths) / seconds, "processor_rate": len(paths) / processor_seconds}
+    wall, cpu = wall_and_cpu_seconds(lambda: [embed(images=batch)["embeddings"].numpy() for batch in batches])
+    return {"rate": len(paths) / wall, "cpu_rate": len(paths) / cpu}
 
 
 def build_whole(folder: Path) -> dict:
     """Returns the seconds of a build in a single run, without loading TensorFlow and the model."""
 
     def seconds(pictures: str, name: str) -> np.ndarray:
-        start = np.array([time.perf_counter(), time.process_time()])
-        profs.ImageIndex.build(folder / pictures, folder / "embedder", folder / name, batch_size=BATCH)
-        return np.array([time.perf_counter(), time.process_time()]) - start
+        words = folder / pictures, folder / "embedder", folder / name
+        return wall_and_cpu_seconds(lambda: profs.ImageIndex.build(*words, batch_size=BATCH))
 
     # The first build of one picture imports TensorFlow, the second one measures loading the model.
     seconds("one", "first")
     loading = seconds("one", "second")
     whole = seconds("pictures", "whole") - loading
-    return {"seconds": whole[0], "processor_seconds": whole[1], "loading": loading[0]}
+    return {"seconds": whole[0], "cpu_seconds": whole[1], "loading": loading[0]}
 
 
 def search(folder: Path) -> dict:
@@ -192,12 +179,6 @@ def is_same(folder: Path) -> bool:
         {file.name: file.read_bytes() for file in (folder / name).iterdir()} for name in ("killed", "whole")
     ]
     return files[0] == files[1]
-
-
-def peak_megabytes() -> float:
-    """Returns the peak memory of this process, as Linux reports it."""
-    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 2**10
 
 
 if __name__ == "__main__":

@@ -18,13 +18,13 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
+from measuring import print_line, run_part, status_kilobytes
 
 K = 10
 MOST_SECONDS, LEAST_RECALL = 0.005, 0.95
@@ -62,14 +62,15 @@ def parse_arguments() -> argparse.Namespace:
 
 def report(folder: Path, arguments: argparse.Namespace) -> bool:
     """Runs all parts and prints their figures; returns whether a factory keeps the bounds."""
-    made = run_part("make", folder, arguments)
+    options = [f"--work_dir={folder}"]
+    options += [f"--{name}={getattr(arguments, name)}" for name in ("images", "d", "queries")]
+    made = run_part(__file__, "make", *options)
     print(f"{arguments.images:,} embeddings of {arguments.d} dimensions, {os.cpu_count()} cores")
     print_line("image index", f"{made['seconds']:.1f} s to write, {made['megabytes']:,.0f} MB")
     reached = False
     for factory in arguments.factories.split(";"):
-        arguments.factories = factory
-        built = run_part("build", folder, arguments)
-        asked = run_part("ask", folder, arguments)
+        built = run_part(__file__, "build", *options, f"--factories={factory}")
+        asked = run_part(__file__, "ask", *options)
         ratio = asked["exact"] / asked["faiss"]
         print_line(
             factory,
@@ -86,19 +87,6 @@ def report(folder: Path, arguments: argparse.Namespace) -> bool:
         reached |= asked["faiss"] < MOST_SECONDS and asked["recall"] >= LEAST_RECALL
     print_line("under 5 ms at Recall@10 of 0.95", "yes" if reached else "NO")
     return reached
-
-
-def print_line(name: str, figures: str) -> None:
-    """Prints one line of the report."""
-    print(f"  {name:<34}{figures}", flush=True)
-
-
-def run_part(part: str, folder: Path, arguments: argparse.Namespace) -> dict:
-    """Runs a part in a separate process; returns its figures."""
-    options = [f"--{name}={getattr(arguments, name)}" for name in ("images", "d", "queries", "factories")]
-    command = [sys.executable, __file__, f"--part={part}", f"--work_dir={folder}", *options]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def clustered(num_images: int, dimension: int, queries: int) -> tuple[np.ndarray, np.ndarray]:
@@ -194,9 +182,7 @@ def megabytes(folder: Path, pattern: str) -> float:
 
 def memory() -> dict[str, float]:
     """Returns this process's memory in megabytes, as Linux reports it: peak, present, and own."""
-    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
-    pairs = dict(line.split(":", 1) for line in lines)
-    return {name: int(pairs[name].split()[0]) / 1e3 for name in ("VmHWM", "VmRSS", "RssAnon")}
+    return {name: status_kilobytes(name) / 1e3 for name in ("VmHWM", "VmRSS", "RssAnon")}
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ are compiled functions over batches in memory: neither input pipeline nor Keras 
 import argparse
 import functools
 import statistics
-import time
 
 import numpy as np
 import tensorflow as tf
+from measuring import median_times, seconds
 
 import profs_tf as profs
 
@@ -81,15 +81,6 @@ def compiled_step(model):
     return step
 
 
-def seconds(call):
-    """Returns how long a call takes, its result read back."""
-    begin = time.perf_counter()
-    result = call()
-    if isinstance(result, tf.Tensor):
-        result.numpy()
-    return time.perf_counter() - begin
-
-
 def measure_steps(arguments):
     """Returns the seconds of every step, by model."""
     steps = {"profs": compiled_step(profs_model(arguments)), "plain": compiled_step(plain_model(arguments))}
@@ -106,7 +97,7 @@ def measure_steps(arguments):
     return times
 
 
-def measure_parts(arguments, repeats=60):
+def measure_parts(arguments, repeats=55):
     """Returns the median seconds that penalty with gradient, and the swap, add to a bare update."""
     model = profs_model(arguments)
     variables = model.embedder.trainable_variables
@@ -133,11 +124,7 @@ def measure_parts(arguments, repeats=60):
         update()
 
     calls = {"update": update, "penalty": update_with_penalty, "swap": swap_and_update}
-    times = {name: [] for name in calls}
-    for _ in range(repeats):
-        for name, call in calls.items():
-            times[name].append(seconds(call))
-    medians = {name: statistics.median(values[5:]) for name, values in times.items()}
+    medians = median_times(calls, repeats, warm_up=5)
     return medians["penalty"] - medians["update"], medians["swap"] - medians["update"]
 
 

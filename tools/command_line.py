@@ -1,6 +1,6 @@
 """Usage errors of the tools: one line with the tool's own flags, and an exit code of the commands.
 
-Also the checks of paths that several tools make before they begin.
+Also the place of the repository, and the checks of paths that several tools make before they begin.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from absl import flags
 
 from profs_tf.cli.exit_codes import error_line, exit_code_of
 from profs_tf.utils.files import check_folder_output
+
+ROOT = Path(__file__).resolve().parent.parent
+"""The repository."""
 
 
 def explain(error: Exception, tool: str, arguments: argparse.Namespace) -> int:

@@ -19,6 +19,7 @@ import sys
 
 from profs_tf import backbones
 from profs_tf.backbones.weights.archive import is_archive, read_manifest, save_archive
+from profs_tf.utils.checks import check_one_of
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -43,8 +44,7 @@ def convert(backbone: str, source: str, output: str) -> dict:
         ValueError: If the backbone is unknown, the source is not a complete file of its weights, or the
             output exists or does not end in .h5.
     """
-    if backbone not in backbones.names():
-        raise ValueError(f"`backbone` must be one of {', '.join(backbones.names())}, got {backbone!r}.")
+    check_one_of("backbone", backbone, backbones.names())
     if not output.endswith(".h5") or os.path.exists(output):
         raise ValueError(f"`output` must be a new file that ends in .h5, got {output!r}.")
     if is_archive(source):

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 from backbone_table import flops
-from command_line import explain
+from command_line import ROOT, explain
 from grid_runs.grid_file import DEFAULT_SETTING, read_grid, selected
 
 from profs_tf import backbones
@@ -33,7 +33,6 @@ from profs_tf.datasets.official_split import OfficialDataset
 from profs_tf.datasets.sop import SOP
 from profs_tf.utils.checks import check_finite_above
 
-ROOT = Path(__file__).resolve().parent.parent
 _SETS = {dataset.name: dataset for dataset in (CUB200, CARS196, SOP)}
 _FORWARD_PASSES_OF_A_STEP = 3
 _COPIES_OF_WEIGHTS = 5

@@ -15,14 +15,13 @@ import re
 import sys
 from pathlib import Path
 
-from command_line import check_input_file, check_input_folder, run_steps
+from command_line import ROOT, check_input_file, check_input_folder, run_steps
 from grid_report import decomposition, plots, tables
 from grid_report.data import ReportData
 from grid_report.page import Page
 
 from profs_tf.utils.files import check_folder_output, write_atomically
 
-ROOT = Path(__file__).resolve().parent.parent
 # What a grid writes, which may not be there yet unless its flag is given.
 _OF_GRID = {"results": "runs/results.csv", "runs_dir": "runs/grid"}
 

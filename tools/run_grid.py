@@ -29,7 +29,7 @@ import re
 import sys
 from pathlib import Path
 
-from command_line import check_output_file, explain
+from command_line import ROOT, check_output_file, explain
 from grid_runs.grid_file import read_grid, selected
 from grid_runs.locks import lock
 from grid_runs.results import read_results
@@ -39,8 +39,6 @@ from grid_runs.worker import TRAIN, Worker
 from profs_tf.cli.exit_codes import FAILURE, INTERRUPTED
 from profs_tf.runs.factory import load_data
 from profs_tf.utils.files import check_folder_output
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def parse_arguments(arguments: list | None = None) -> argparse.Namespace:

@@ -1,9 +1,11 @@
-"""Runs a command in a process of its own and checks its exit code."""
+"""Runs a command, in a process of its own or in this one, and checks its exit code."""
 
+import importlib
 import json
 import subprocess
 import sys
 
+from profs_tf.cli import command as command_line
 from tests.helpers.forked_process import run_forked
 
 STEPS_PER_EPOCH = 20
@@ -34,6 +36,21 @@ def run_as_typed(name, *arguments, expected=0):
     words = [sys.executable, "-m", f"profs_tf.{name}", *map(str, arguments)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
     return as_expected(done, expected)
+
+
+def run_in_this_process(name, monkeypatch, capsys, *words, expected=0):
+    """Runs a command without a new process, which takes seconds to start; returns its output."""
+    command = importlib.import_module(f"profs_tf.{name}")
+    monkeypatch.setattr("sys.argv", [name, *words])
+    monkeypatch.setattr(command_line, "_start_logging", lambda: None)
+    code = 0
+    try:
+        command_line.run(command.main, command.define_flags, command.USAGE)
+    except SystemExit as stopped:
+        code = stopped.code
+    printed = capsys.readouterr()
+    assert code == expected, printed
+    return printed
 
 
 def as_expected(done, code):

@@ -1,3 +1,4 @@
+import functools
 import json
 import re
 import shutil
@@ -6,9 +7,8 @@ import numpy as np
 import pytest
 
 from profs_tf import gallery
-from profs_tf.cli import command as command_line
 from profs_tf.datasets.image_list import ImageList
-from tests.commands.run_commands import run_command
+from tests.commands.run_commands import run_command, run_in_this_process
 
 
 def data_of(path):
@@ -39,18 +39,7 @@ def test_draws_random_queries_reproducibly(whole_run, pictures, tmp_path):
     assert len(data["map"]) == 30
 
 
-def run_here(monkeypatch, capsys, *words, expected=0):
-    """Runs the command in this process; returns its output."""
-    monkeypatch.setattr("sys.argv", ["gallery", *words])
-    monkeypatch.setattr(command_line, "_start_logging", lambda: None)
-    code = 0
-    try:
-        command_line.run(gallery.main, gallery.define_flags, gallery.USAGE)
-    except SystemExit as stopped:
-        code = stopped.code
-    printed = capsys.readouterr()
-    assert code == expected, printed
-    return printed
+run_here = functools.partial(run_in_this_process, "gallery")
 
 
 def test_shows_the_test_split_of_the_embedders_run(quarter_embedder, tmp_path, monkeypatch, capsys):

@@ -1,3 +1,4 @@
+import functools
 import json
 import os
 import re
@@ -11,24 +12,10 @@ import pytest
 from PIL import Image
 
 import profs_tf as profs
-from profs_tf import retrieve
-from profs_tf.cli import command as command_line
-from tests.commands.run_commands import run_command
+from tests.commands.run_commands import run_command, run_in_this_process
 from tests.helpers.forked_process import ForkedProcess
 
-
-def run_here(monkeypatch, capsys, *words, expected=0):
-    """Runs the command in this process; returns its output."""
-    monkeypatch.setattr("sys.argv", ["retrieve", *words])
-    monkeypatch.setattr(command_line, "_start_logging", lambda: None)
-    code = 0
-    try:
-        command_line.run(retrieve.main, retrieve.define_flags, retrieve.USAGE)
-    except SystemExit as stopped:
-        code = stopped.code
-    printed = capsys.readouterr()
-    assert code == expected, printed
-    return printed
+run_here = functools.partial(run_in_this_process, "retrieve")
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from profs_tf.backbones.weights.assign import (
     outputs_first_spec,
     variables_by_name,
 )
+from tests.backbones.weights.drawn_arrays import draw
 
 SHAPES = {"conv/w": (4, 3, 5, 2), "conv/b": (4,), "last/w": (2, 4, 1, 1), "last/b": (2,)}
 
@@ -22,11 +23,6 @@ def model():
     images = tf.keras.Input((None, None, 3))
     x = tf.keras.layers.Conv2D(4, (5, 2), name="conv")(images)
     return tf.keras.Model(images, tf.keras.layers.Conv2D(2, 1, name="last")(x))
-
-
-def draw(shapes):
-    rng = np.random.default_rng(0)
-    return {name: np.asarray(rng.uniform(0.5, 1, shape), np.float32) for name, shape in shapes.items()}
 
 
 def assign(model, arrays, **options):

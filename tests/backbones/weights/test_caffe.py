@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from profs_tf.backbones.weights.caffe import load_caffe_blobs
+from tests.backbones.weights.drawn_arrays import draw
 
 BLOBS = {
     "conv1/3x3/weights": (4, 3, 5, 2),
@@ -28,11 +29,6 @@ def model():
     images = tf.keras.Input((None, None, 3))
     x = tf.keras.layers.Conv2D(4, (5, 2), name="conv1.3x3")(images)
     return tf.keras.Model(images, tf.keras.layers.Conv2D(2, 1, name="last")(x), name="net")
-
-
-def draw(shapes):
-    rng = np.random.default_rng(0)
-    return {name: np.asarray(rng.uniform(0.5, 1, shape), np.float32) for name, shape in shapes.items()}
 
 
 def write(folder, values):

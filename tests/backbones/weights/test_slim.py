@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from profs_tf.backbones.weights.slim import load_slim_checkpoint
+from tests.backbones.weights.drawn_arrays import draw
 
 WEIGHTS = {
     "Net/Block/Conv2d_1x1/weights": (1, 1, 3, 4),
@@ -38,11 +39,6 @@ def model():
     x = tf.keras.layers.Conv2D(4, 1, use_bias=False, name="Block.Conv2d_1x1")(images)
     x = tf.keras.layers.BatchNormalization(scale=False, name="Block.Conv2d_1x1.BatchNorm")(x)
     return tf.keras.Model(images, tf.keras.layers.Conv2D(2, 1, name="Last")(x))
-
-
-def draw(shapes):
-    rng = np.random.default_rng(0)
-    return {name: np.asarray(rng.uniform(0.5, 1, shape), np.float32) for name, shape in shapes.items()}
 
 
 def write(folder, values, version=tf.compat.v1.train.SaverDef.V2):

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from profs_tf.backbones.weights.pytorch.state_dict import load_state_dict
 from tests.backbones import torch_files
+from tests.backbones.weights.drawn_arrays import draw
 
 WEIGHTS = {
     "first.weight": (4, 3, 5, 2),
@@ -34,11 +35,6 @@ def model():
     x = tf.keras.layers.Conv2D(4, (5, 2), name="first")(images)
     x = tf.keras.layers.BatchNormalization(name="first_bn")(x)
     return tf.keras.Model(images, tf.keras.layers.Conv2D(2, 1, name="second")(x), name="net")
-
-
-def draw(shapes):
-    rng = np.random.default_rng(0)
-    return {name: np.asarray(rng.uniform(0.5, 1, shape), np.float32) for name, shape in shapes.items()}
 
 
 def load(model, folder, values, bgr_input="none"):
