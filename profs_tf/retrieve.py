@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import sys
 from typing import Any, Union
@@ -15,6 +14,7 @@ from profs_tf.cli import data_flags
 from profs_tf.cli.command import run
 from profs_tf.cli.flag_types import check_values, define_flag, read_lines, split_at_commas
 from profs_tf.metrics.exact.embeddings import DISTANCES
+from profs_tf.search.answers import as_json, as_table, strip_label
 from profs_tf.search.approximate import import_faiss
 from profs_tf.search.faiss_index import FaissReport
 from profs_tf.search.index import ImageIndex
@@ -245,10 +245,10 @@ def _search(index: ImageIndex, values: flags.FlagValues, files: list[str]) -> No
             len(changed),
             changed[0],
         )
-    print(_as_json(names, found, values.distance) if values.json else _as_table(names, found))
+    print(as_json(names, found, values.distance) if values.json else as_table(names, found))
     if values.strip:
         rows = [
-            [(picture, name), *((index.picture(item.position), _strip_label(item)) for item in row)]
+            [(picture, name), *((index.picture(item.position), strip_label(item)) for item in row)]
             for picture, name, row in zip(pictures, names, found)
         ]
         draw_strip(rows, values.strip)
@@ -263,47 +263,6 @@ def _position(index: ImageIndex, name: str) -> int:
         f"`indexed` must be names in the index or indices in 0..{len(index) - 1}, got {name!r}. "
         f"Names look like {index.names[0]!r}."
     )
-
-
-def _strip_label(item: Neighbor) -> str:
-    name = "" if item.class_name is None else f"\n{item.class_name}"
-    return f"{item.distance:.4f}{name}"
-
-
-def _as_json(names: list[str], found: list[list[Neighbor]], distance: str) -> str:
-    queries = [
-        {
-            "query": name,
-            "neighbors": [
-                {
-                    "rank": rank,
-                    "name": item.name,
-                    "position": item.position,
-                    "distance": item.distance,
-                    **({} if item.class_name is None else {"class": item.class_name}),
-                }
-                for rank, item in enumerate(row, start=1)
-            ],
-        }
-        for name, row in zip(names, found)
-    ]
-    return json.dumps({"distance": distance, "queries": queries}, indent=2, ensure_ascii=False)
-
-
-def _as_table(names: list[str], found: list[list[Neighbor]]) -> str:
-    lines = []
-    for name, row in zip(names, found):
-        lines.append(_on_one_line(name))
-        lines += [
-            f"{rank:6}  {item.distance:9.4f}  {_on_one_line(item.name)}"
-            for rank, item in enumerate(row, start=1)
-        ]
-    return "\n".join(lines)
-
-
-def _on_one_line(name: str) -> str:
-    """Returns a name, quoted if it has line breaks or other characters that do not print."""
-    return name if name.isprintable() else repr(name)
 
 
 if __name__ == "__main__":

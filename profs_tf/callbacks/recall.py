@@ -130,19 +130,19 @@ class RecallCallback(tf.keras.callbacks.Callback):
         self._overfitting.restore(state.get("overfitting", self._overfitting.state()))
 
     def on_train_begin(self, logs: Optional[dict[str, float]] = None) -> None:
-        """Evaluates the untrained network, once.
-
-        Raises:
-            ValueError: If `best_weights_path` holds the weights of a run whose best metrics are not known, or
-                the best metrics would be lost when another callback restores the model.
-        """
+        """Evaluates the untrained network, once."""
         self._evaluated_epoch = None
         if self.evaluate_untrained and not self.untrained:
             self.untrained = self._evaluate(0)
             self._steps_of_untrained = steps_taken_by(self.model)
 
     def on_epoch_begin(self, epoch: int, logs: Optional[dict[str, float]] = None) -> None:
-        """Once, when all callbacks have started: no earlier best weights may be lost; keeps the untrained."""
+        """Once, when all callbacks have started: no earlier best weights may be lost; keeps the untrained.
+
+        Raises:
+            ValueError: If `best_weights_path` holds the weights of a run whose best metrics are not known, or
+                the best metrics would be lost when another callback restores the model.
+        """
         if self._continues:
             return
         self._check_best_is_known()

@@ -10,6 +10,7 @@ from PIL import Image, ImageDraw
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.visual.thumbnails import label_font, square_thumbnail
 
+_COLUMNS = 8
 _SIZE = 96
 _GAP = 6
 _TITLE_HEIGHT = 22
@@ -20,7 +21,6 @@ def draw_contact_sheet(
     path: Union[str, os.PathLike],
     *,
     num_classes: int = 12,
-    images_per_class: int = 8,
     seed: int = 0,
 ) -> None:
     """Draws random images of random classes into a PNG; an unreadable file appears as a crossed square.
@@ -29,7 +29,6 @@ def draw_contact_sheet(
         image_lists: The splits of a data set; classes are drawn uniformly from all of them.
         path: The PNG file.
         num_classes: Rows at most.
-        images_per_class: Thumbnails in a row at most.
         seed: Of classes and images.
 
     Raises:
@@ -37,9 +36,7 @@ def draw_contact_sheet(
     """
     rows = _draw_classes(image_lists, num_classes, seed)
     row_height = _TITLE_HEIGHT + _SIZE + _GAP
-    sheet = Image.new(
-        "RGB", (_GAP + images_per_class * (_SIZE + _GAP), _GAP + len(rows) * row_height), "white"
-    )
+    sheet = Image.new("RGB", (_GAP + _COLUMNS * (_SIZE + _GAP), _GAP + len(rows) * row_height), "white")
     draw = ImageDraw.Draw(sheet)
     font = label_font(13)
     random = np.random.default_rng(seed)
@@ -48,7 +45,7 @@ def draw_contact_sheet(
         images = np.flatnonzero(image_list.labels == label)
         title = f"{image_list.class_names[label]}  ({image_list.name}, {len(images)} images)"
         draw.text((_GAP, top), title, fill="black", font=font)
-        chosen = random.permutation(images)[:images_per_class]
+        chosen = random.permutation(images)[:_COLUMNS]
         for column, index in enumerate(chosen):
             corner = (_GAP + column * (_SIZE + _GAP), top + _TITLE_HEIGHT)
             sheet.paste(_thumbnail(image_list, index), corner)

@@ -13,8 +13,10 @@ import numpy as np
 from profs_tf.metrics.neighbors import nearest
 from profs_tf.metrics.retrieval import RetrievalResult, evaluate_retrieval
 from profs_tf.metrics.scores import query_and_gallery
+from profs_tf.utils.checks import check_one_of
 
 MAPS = ("pca", "tsne")
+_CONFUSIONS = 40
 
 
 class Confusion(NamedTuple):
@@ -70,8 +72,8 @@ class Neighborhoods:
             np.int64,
         )
 
-    def confusions(self, most: int = 40) -> list[Confusion]:
-        """Returns the pairs of classes that are confused most often, at most `most`; O(N K log N K)."""
+    def confusions(self) -> list[Confusion]:
+        """Returns the 40 pairs of classes, or fewer, that are confused most often; O(N K log N K)."""
         query = np.repeat(np.arange(len(self.labels)), self.indices.shape[1])
         image, distance = self.indices.ravel(), self.distances.ravel()
         negative = (self.labels[query] != self.labels[image]) & self.is_query[query]
@@ -80,7 +82,7 @@ class Neighborhoods:
         # Of each pair of classes the nearest pair of images comes first.
         order = np.lexsort((image, query, distance))
         pairs, first, counts = np.unique(classes[order], axis=0, return_index=True, return_counts=True)
-        chosen = np.lexsort((pairs[:, 1], pairs[:, 0], -counts))[:most]
+        chosen = np.lexsort((pairs[:, 1], pairs[:, 0], -counts))[:_CONFUSIONS]
         return [
             Confusion(
                 (int(pairs[i, 0]), int(pairs[i, 1])),
@@ -145,8 +147,7 @@ def map_to_plane(embeddings: np.ndarray, method: str, seed: int = 0) -> np.ndarr
     Raises:
         ValueError: If `method` is unknown, or there are fewer than 3 embeddings.
     """
-    if method not in MAPS:
-        raise ValueError(f"`method` must be one of {', '.join(MAPS)}, got {method!r}.")
+    check_one_of("method", method, MAPS)
     if len(embeddings) < 3:
         raise ValueError(f"`embeddings` must be at least 3, got {len(embeddings)}.")
     embeddings = np.asarray(embeddings, np.float64)

@@ -50,6 +50,32 @@ def gallery_page(
         title: Of the page.
         method: Projection to the map, "pca" or "tsne".
     """
+    data = _page_data(image_list, found, queries, map_images, map_points)
+    return _fill_placeholders(
+        {
+            "title": html.escape(title),
+            "summary": html.escape(_summary(image_list, found)),
+            "note": html.escape(_note(found, len(queries))),
+            "k": str(found.indices.shape[1]),
+            "map_note": html.escape(
+                f"{len(map_images):,} images by {_METHODS[method]}, colored by class: a dot if the "
+                "nearest image is of the same class, a cross if it is not."
+            ),
+            "style": _page_file("gallery.css"),
+            "script": _page_file("gallery.js"),
+            "data": _json_in_html(data),
+        }
+    )
+
+
+def _page_data(
+    image_list: ImageList,
+    found: Neighborhoods,
+    queries: np.ndarray,
+    map_images: np.ndarray,
+    map_points: np.ndarray,
+) -> dict[str, Any]:
+    """Returns what the page's script reads, in which an image is a number in the list of those shown."""
     confusions = found.confusions()
     shown = np.unique(
         np.concatenate(
@@ -62,7 +88,7 @@ def gallery_page(
         )
     )
     shown_index = {image: number for number, image in enumerate(shown.tolist())}
-    data = {
+    return {
         "classes": list(image_list.class_names),
         "class_notes": _class_notes(image_list, found),
         "images": _images(image_list, shown),
@@ -89,21 +115,6 @@ def gallery_page(
             for image, (x, y) in zip(map_images.tolist(), map_points.tolist())
         ],
     }
-    return _fill_placeholders(
-        {
-            "title": html.escape(title),
-            "summary": html.escape(_summary(image_list, found)),
-            "note": html.escape(_note(found, len(queries))),
-            "k": str(found.indices.shape[1]),
-            "map_note": html.escape(
-                f"{len(map_images):,} images by {_METHODS[method]}, colored by class: a dot if the "
-                "nearest image is of the same class, a cross if it is not."
-            ),
-            "style": _page_file("gallery.css"),
-            "script": _page_file("gallery.js"),
-            "data": _json_in_html(data),
-        }
-    )
 
 
 def _fill_placeholders(values: dict[str, str]) -> str:
