@@ -3,6 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
+import profs_tf as profs
+
 NUM_CLASSES, IMAGES, FEATURES, DIM = 5, 4, 6, 3
 LABELS = np.repeat(np.arange(NUM_CLASSES), IMAGES)
 IMAGE_FEATURES = np.random.default_rng(0).normal(size=(len(LABELS), FEATURES))
@@ -32,3 +34,9 @@ def batches(sampler, num_steps):
         tf.TensorSpec([size], tf.float32),
     )
     return tf.data.Dataset.from_generator(rows, output_signature=signature).prefetch(4)
+
+
+def compiled_model(embedder=None, **options):
+    model = profs.ProfsModel(linear_embedder() if embedder is None else embedder, proximal_weight=WEIGHT)
+    model.compile(tf.keras.optimizers.SGD(RATE), profs.losses.ContrastiveLoss(margin=MARGIN), **options)
+    return model

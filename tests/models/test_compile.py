@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import profs_tf as profs
 from profs_tf.optimizers.head_adam import HeadAdam
-from tests.models.test_profs_model import IMAGE_FEATURES, compiled_model, linear_embedder
+from tests.models.linear import IMAGE_FEATURES, compiled_model, linear_embedder
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,7 @@ import pytest
 import tensorflow as tf
 
 import profs_tf as profs
-from tests.models.linear import DIM, FEATURES, LABELS, MARGIN, RATE, WEIGHT, batches, linear_embedder
-
-
-def compiled_model(embedder=None, **options):
-    model = profs.ProfsModel(linear_embedder() if embedder is None else embedder, proximal_weight=WEIGHT)
-    model.compile(tf.keras.optimizers.SGD(RATE), profs.losses.ContrastiveLoss(margin=MARGIN), **options)
-    return model
+from tests.models.linear import DIM, FEATURES, LABELS, batches, compiled_model
 
 
 @pytest.mark.parametrize("with_mask", [True, False])
