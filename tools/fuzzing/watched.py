@@ -8,6 +8,7 @@ import traceback
 import tracemalloc
 from pathlib import Path
 
+PACKAGE = Path(__file__).resolve().parents[2] / "profs_tf"
 # Of one execution: some are spent on messages, regular expressions and caches.
 MEMORY = 16 * 2**20
 # What reading a file must never do, as Python's audit events; modules are imported before.
@@ -63,7 +64,9 @@ class Watched:
 
     def _report(self, error, data):
         frames = [
-            frame for frame in traceback.extract_tb(error.__traceback__) if "profs_tf" in frame.filename
+            frame
+            for frame in traceback.extract_tb(error.__traceback__)
+            if PACKAGE in Path(frame.filename).resolve().parents
         ]
         place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "memory"
         kind = f"{type(error).__name__} at {place}"
