@@ -28,6 +28,9 @@ setup(
     keywords="metric learning, image retrieval, embedding, similarity learning, PROFS, Keras, TensorFlow",
     license="Apache-2.0",
     license_files=["LICENSE", "NOTICE"],
+    # Makes `pip install -e` put this folder on the path. A clone named as the package, seen from its parent
+    # folder, would hide the package otherwise.
+    package_dir={"": "."},
     packages=find_packages(include=["profs_tf", "profs_tf.*"]),
     package_data={
         "profs_tf": ["py.typed"],
