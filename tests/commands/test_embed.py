@@ -5,9 +5,7 @@ import types
 import numpy as np
 import pytest
 
-from profs_tf import embed
-from profs_tf.cli import command as command_line
-from tests.commands.run_commands import run_as_typed
+from tests.commands.run_commands import run_as_typed, run_in_this_process
 from tests.helpers.saved_models import loaded_once  # noqa: F401
 from tests.shards.tiny import NUM_PICTURES, contents, draw_pictures, mean_colors, save_tiny_embedder
 
@@ -25,17 +23,8 @@ def embed_here(tiny, tmp_path, monkeypatch, capsys):
 
     def run(*words, expected=0, stdin=b""):
         filled = [word.format(embedder=tiny[0], pictures=tiny[1], tmp=tmp_path) for word in words]
-        monkeypatch.setattr("sys.argv", ["embed", *filled])
         monkeypatch.setattr("sys.stdin", types.SimpleNamespace(buffer=io.BytesIO(stdin)))
-        monkeypatch.setattr(command_line, "_start_logging", lambda: None)
-        code = 0
-        try:
-            command_line.run(embed.main, embed.define_flags, embed.USAGE)
-        except SystemExit as stopped:
-            code = stopped.code
-        printed = capsys.readouterr()
-        assert code == expected, printed
-        return printed
+        return run_in_this_process("embed", monkeypatch, capsys, *filled, expected=expected)
 
     return run
 
