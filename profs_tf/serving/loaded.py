@@ -15,7 +15,7 @@ from typing import Optional, Union
 import numpy as np
 import tensorflow as tf
 
-from profs_tf.inputs.decoding import FileOrBytes, UnreadableImageError, read_encoded, reencode_as_png
+from profs_tf.inputs.decoding import FileOrBytes, UnreadableImageError
 from profs_tf.serving.saved_model import (
     DESCRIPTION,
     ENCODED_SIGNATURE,
@@ -95,31 +95,29 @@ class SavedEmbedder:
         except UnreadableImageError:
             if not skip_unreadable:
                 raise
-        return self.embed_readable_files(images)
+        return self.embed_readable_files(images, contents)
 
     def embed_readable_files(
-        self, paths: Sequence[Union[str, os.PathLike]]
+        self, paths: Sequence[Union[str, os.PathLike]], contents: Optional[Sequence[bytes]] = None
     ) -> tuple[np.ndarray, dict[int, UnreadableImageError]]:
         """Embeds the readable ones of some files, one by one.
+
+        Args:
+            paths: Of the files.
+            contents: Their bytes; None: they are read.
 
         Returns:
             Embeddings float32 [n, D], and {position in `paths`: `UnreadableImageError`} of the others.
         """
         embeddings, errors = [], {}
         for position, path in enumerate(paths):
+            content = None if contents is None else [contents[position]]
             try:
-                embeddings.append(self._embed_file(path))
+                embeddings.append(self.embed_files([path], content))
             except UnreadableImageError as error:
                 errors[position] = error
         dimension = self._encoded.structured_outputs["embeddings"].shape[-1]
         return np.concatenate([np.zeros([0, dimension], np.float32), *embeddings]), errors
-
-    def _embed_file(self, path: Union[str, os.PathLike]) -> np.ndarray:
-        try:
-            encoded = read_encoded(path)
-            return self._encoded(images=tf.constant([encoded]))["embeddings"].numpy()
-        except tf.errors.InvalidArgumentError:
-            return self._encoded(images=tf.constant([reencode_as_png(path)]))["embeddings"].numpy()
 
     @property
     def _uint8(self) -> tf.types.experimental.ConcreteFunction:

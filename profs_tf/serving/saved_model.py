@@ -152,7 +152,7 @@ def embed_files(
     """
     contents = read_contents(paths) if contents is None else contents
     try:
-        return embed(images=tf.constant(read_all_encoded(paths, contents)))
+        return embed(images=tf.constant(read_all_encoded(paths, contents), tf.string))
     except tf.errors.InvalidArgumentError:
         # A file has a valid header and broken contents: Pillow can read it, or names it.
         decoded = [reencode_as_png(path, content) for path, content in zip(paths, contents)]

@@ -6,12 +6,12 @@ Shapes: n images of a batch or shard, D embedding dimension.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Union
 
 import numpy as np
 
-from profs_tf.inputs.decoding import read_contents
+from profs_tf.inputs.decoding import FileOrBytes, UnreadableImageError, read_contents
 from profs_tf.search.source import IndexSource
 from profs_tf.serving.loaded import SavedEmbedder
 from profs_tf.shards.dtypes import num_clipped, scale_of, to_stored
@@ -92,16 +92,19 @@ def calibrate(job: Job, model: SavedEmbedder) -> float:
 
 
 def _embed(source: IndexSource, model: SavedEmbedder, rows: slice, skip_unreadable: bool) -> _Embedded:
-    images, contents = source.images[rows], None
-    if not isinstance(images, np.ndarray) and not skip_unreadable:
-        # Read once, so that the checksums are those of what is embedded.
-        contents = read_contents(images)
-    embeddings, errors = model.embed_batch(images, skip_unreadable, contents)
-    readable = [at for at in range(len(images)) if at not in errors]
+    images = source.images[rows]
+    contents: Mapping[int, Union[bytes, memoryview]]
     if isinstance(images, np.ndarray):
-        checksums = [_sha256(np.ascontiguousarray(image).data) for image in images]
+        contents, errors = {at: np.ascontiguousarray(image).data for at, image in enumerate(images)}, {}
+        embeddings = model.embed_pictures(images)
     else:
-        checksums = [_sha256(data) for data in contents or read_contents([images[at] for at in readable])]
+        # Read once, so that the checksums are those of what is embedded.
+        contents, errors = _read(images, skip_unreadable)
+        paths, read = [images[at] for at in contents], list(contents)
+        embeddings, broken = model.embed_batch(paths, skip_unreadable, list(contents.values()))
+        errors.update({read[at]: error for at, error in broken.items()})
+    readable = [at for at in contents if at not in errors]
+    checksums = [_sha256(contents[at]) for at in readable]
     positions = range(len(source.names))[rows]
     wrong = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
     if len(wrong):
@@ -111,8 +114,23 @@ def _embed(source: IndexSource, model: SavedEmbedder, rows: slice, skip_unreadab
         embeddings,
         [positions[at] for at in readable],
         checksums,
-        [(positions[at], error.summary) for at, error in errors.items()],
+        [(positions[at], error.summary) for at, error in sorted(errors.items())],
     )
+
+
+def _read(
+    paths: Sequence[FileOrBytes], skip_unreadable: bool
+) -> tuple[dict[int, bytes], dict[int, UnreadableImageError]]:
+    """Returns {position: bytes} of the files that can be opened, and {position: error} of the others."""
+    contents, errors = {}, {}
+    for position, path in enumerate(paths):
+        try:
+            contents[position] = read_contents([path])[0]
+        except UnreadableImageError as error:
+            if not skip_unreadable:
+                raise
+            errors[position] = error
+    return contents, errors
 
 
 def _sha256(data: Union[bytes, memoryview]) -> str:

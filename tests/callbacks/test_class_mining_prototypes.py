@@ -11,12 +11,12 @@ from profs_tf.datasets.image_list import ImageList
 from profs_tf.runs.checkpoint import RunCheckpoint
 from profs_tf.sampling.hncm.sampler import MinedBatchSampler
 from profs_tf.sampling.hncm.selection import ClassMining
+from tests.callbacks.grouped_classes import PLAIN, make_model
 from tests.losses.loss_cases import WITH_PROXIES
 
 NUM_CLASSES, DIM, LAG, STEPS = 24, 8, 3, 40
 PIXELS = np.random.default_rng(0).integers(0, 256, (NUM_CLASSES * 3, 6, 6, 3)).astype(np.uint8)
 DATA = ImageList.from_labels(PIXELS, np.repeat(np.arange(NUM_CLASSES), 3))
-PLAIN = profs.Preprocessing(resize=6, crop=6, mirror=False)
 LOSSES = {
     **{
         name: functools.partial(
@@ -37,16 +37,6 @@ VECTORS = {
 
 def unit(vectors):
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
-
-
-def make_model(loss):
-    images = tf.keras.Input([6, 6, 3])
-    flat = tf.keras.layers.Flatten()(tf.keras.layers.Rescaling(1 / 127.5, -1.0)(images))
-    head = tf.keras.layers.Dense(DIM, kernel_initializer=tf.keras.initializers.HeNormal(seed=3), name="head")
-    embedder = tf.keras.Model(images, tf.keras.layers.UnitNormalization()(head(flat)))
-    model = profs.ProfsModel(embedder, proximal_weight=1e-3)
-    model.compile(profs.head_adam(embedder, 1e-3), loss)
-    return model
 
 
 class RecordingSampler(MinedBatchSampler):
@@ -104,7 +94,7 @@ def whole_state(model):
     params=[pytest.param(name, marks=[pytest.mark.slow] if name in ALIKE else []) for name in LOSSES],
 )
 def whole_run(request):
-    model, sampler = make_model(LOSSES[request.param]()), RecordingSampler()
+    model, sampler = make_model(loss=LOSSES[request.param]()), RecordingSampler()
     records = VectorRecords(request.param)
     train(model, STEPS, sampler, profs.ProfsCallback(sampler), records)
     return request.param, records.vectors, sampler.given, whole_state(model)
@@ -131,7 +121,7 @@ def test_each_batch_is_mined_from_the_vectors_after_the_step_that_the_lag_names(
 
 def test_two_runs_are_equal(whole_run):
     name, _, given, state = whole_run
-    model, sampler = make_model(LOSSES[name]()), RecordingSampler()
+    model, sampler = make_model(loss=LOSSES[name]()), RecordingSampler()
     train(model, STEPS, sampler, profs.ProfsCallback(sampler))
     for one, other in zip(state, whole_state(model)):
         np.testing.assert_array_equal(one, other)
@@ -143,7 +133,7 @@ def test_two_runs_are_equal(whole_run):
 def test_a_run_resumed_again_and_again_is_equal(stops, whole_run, tmp_path):
     name, _, given, state = whole_run
     for begin, end in zip((0, *stops), (*stops, STEPS)):
-        model, sampler = make_model(LOSSES[name]()), RecordingSampler()
+        model, sampler = make_model(loss=LOSSES[name]()), RecordingSampler()
         link = profs.ProfsCallback(sampler)
         checkpoint = RunCheckpoint(tmp_path, model, {"projections": link})
         assert checkpoint.restore() == (begin > 0)
@@ -156,7 +146,7 @@ def test_a_run_resumed_again_and_again_is_equal(stops, whole_run, tmp_path):
 
 
 def test_a_second_fit_with_an_embedding_loss_goes_on_from_the_vectors():
-    model, sampler = make_model(LOSSES["proxy_nca"]()), RecordingSampler()
+    model, sampler = make_model(loss=LOSSES["proxy_nca"]()), RecordingSampler()
     link = profs.ProfsCallback(sampler)
     train(model, 5, sampler, link)
     model.compile(profs.head_adam(model.embedder, 1e-3), profs.losses.ContrastiveLoss())
@@ -167,4 +157,4 @@ def test_a_second_fit_with_an_embedding_loss_goes_on_from_the_vectors():
 def test_another_number_of_classes_is_refused():
     sampler = RecordingSampler()
     with pytest.raises(ValueError, match="`num_classes` of the loss must be the sampler's 24 .*, got 25"):
-        train(make_model(profs.losses.ProxyNCALoss(25, DIM)), 2, sampler, profs.ProfsCallback(sampler))
+        train(make_model(loss=profs.losses.ProxyNCALoss(25, DIM)), 2, sampler, profs.ProfsCallback(sampler))

@@ -7,8 +7,8 @@ import tensorflow as tf
 import profs_tf as profs
 from profs_tf.callbacks.loss_plateau import PlateauLink
 from profs_tf.runs.checkpoint import RunCheckpoint
-from tests.callbacks.test_class_mining import DATA, PLAIN, make_model, weights
-from tests.sampling.plateau.test_projections import starts_by_replay
+from tests.callbacks.grouped_classes import DATA, PLAIN, make_model, weights
+from tests.sampling.plateau.replay import starts_by_replay
 
 STEPS = 60
 

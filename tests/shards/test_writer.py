@@ -130,18 +130,30 @@ def test_unreadable_pictures_are_named_and_skipped_only_on_request(pictures, emb
         write(pictures, embedder, tmp_path / "out")
 
 
-def test_checksums_are_those_of_what_is_embedded(pictures, embedder, tmp_path, monkeypatch):
+def test_a_shard_of_missing_pictures_alone_is_empty(pictures, embedder, tmp_path):
+    for number in range(OPTIONS.shard_size):
+        (pictures / f"0{number}.png").symlink_to(tmp_path / "nowhere.png")
+    options = OPTIONS._replace(skip_unreadable=True)
+    assert write(pictures, embedder, tmp_path / "out", options)["num_embedded"] == NUM_PICTURES
+    assert len(np.load(tmp_path / "out/part-00000.npy")) == 0
+
+
+@pytest.mark.parametrize("skip_unreadable", [False, True])
+def test_checksums_are_those_of_what_is_embedded(pictures, embedder, tmp_path, monkeypatch, skip_unreadable):
+    if skip_unreadable:
+        (pictures / "class 0/0/01.png").write_bytes(b"no picture")
     path = pictures / "class 0" / "0" / "00.gif"
     Image.new("RGB", (8, 8), (10, 200, 30)).save(path)
     content, read_contents = path.read_bytes(), embedding.read_contents
 
     def read_before_the_change(paths):
         contents = read_contents(paths)
-        Image.new("RGB", (8, 8), (90, 0, 90)).save(path)
+        if path in paths:
+            Image.new("RGB", (8, 8), (90, 0, 90)).save(path)
         return contents
 
     monkeypatch.setattr(embedding, "read_contents", read_before_the_change)
-    write(pictures, embedder, tmp_path / "out")
+    write(pictures, embedder, tmp_path / "out", OPTIONS._replace(skip_unreadable=skip_unreadable))
     names, _, checksums, embeddings = read_npy(tmp_path / "out")
     at = names.index("class 0/0/00.gif")
     assert checksums[at] == hashlib.sha256(content).hexdigest()
