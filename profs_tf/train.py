@@ -19,7 +19,6 @@ from profs_tf.distribution.strategy import (
     make_strategy,
     writable_folder,
 )
-from profs_tf.inputs.cache import cached
 from profs_tf.inputs.decoding import naming_unreadable_files
 from profs_tf.inputs.features import feature_pipeline
 from profs_tf.inputs.pipeline import train_pipeline
@@ -33,13 +32,12 @@ from profs_tf.runs.factory import (
     build_model,
     build_preprocessing,
     build_sampler,
-    hold_out_for_projections,
-    load_data,
     sampling_rules,
 )
 from profs_tf.runs.features import compute_features, with_head_init
 from profs_tf.runs.finalize import export_best
 from profs_tf.runs.fine_tuning import with_frozen_batch_norm
+from profs_tf.runs.images import load_images
 from profs_tf.runs.loop import PROGRESS, fit_from_step, progress_for_output
 from profs_tf.runs.loss import set_factors
 from profs_tf.runs.provenance import with_weights_file
@@ -134,16 +132,14 @@ def build_run(
     # Whether the loss fits the batches is known before any data is read.
     sampling_rules(config)
     initial_run = None if resume else find_initial_run(config)
-    train_images, test_images = load_data(config)
+    images = load_images(config)
     if not resume:
         config = with_weights_file(config)
         config = with_frozen_batch_norm(config, None if initial_run is None else initial_run.read_config())
-    known_images = train_images
-    train_images, projection_images = hold_out_for_projections(config, known_images)
-    check_ks(config.ks, test_images.num_candidates)
-    preprocessing = build_preprocessing(config, train_images)
+    check_ks(config.ks, images.test.num_candidates)
+    preprocessing = build_preprocessing(config, images.train)
     # Draws the representatives of each projection of M steps, and the batches around them.
-    sampler = build_sampler(config, train_images)
+    sampler = build_sampler(config, images.train)
     steps_per_epoch = config.steps_per_epoch or len(sampler)
     sampler.schedule.check_strides(config.steps_per_execution, steps_per_epoch)
     per_replica_batch_size(strategy, sampler.batch_size)
@@ -158,34 +154,23 @@ def build_run(
     if initial_run is not None:
         folder.write_origin(initial_run.read_origin())
     shown = progress != "none"
-    # Features are computed from each image once.
-    cache = "none" if config.train_layers == "head" and config.cache == "auto" else config.cache
-    train_images, test_images = (
-        cached(images, preprocessing, cache, config.cache_dir, progress=shown)
-        for images in (train_images, test_images)
-    )
-    if projection_images is not None:
-        projection_images = cached(projection_images, preprocessing, cache, config.cache_dir, progress=shown)
+    images = images.cached(config, preprocessing, shown)
     features = None
     if config.train_layers == "head":
-        # Of the classes that CCP holds out too: other methods then find them in --cache_dir.
-        known_images = train_images if projection_images is None else known_images
-        features = compute_features(config, embedder, known_images, test_images, preprocessing, shown)
-        if projection_images is not None:
-            features = features.held_out(train_images, projection_images)
+        features = compute_features(config, embedder, images, preprocessing, shown)
     return TrainingRun(
         config,
         strategy,
         folder,
-        train_images,
-        test_images,
+        images.train,
+        images.test,
         preprocessing,
         sampler,
         embedder,
         model,
         steps_per_epoch,
         progress,
-        projection_images,
+        images.projection,
         features,
     )
 

@@ -9,11 +9,11 @@ import tensorflow as tf
 
 from profs_tf import backbones
 from profs_tf.config import Config
-from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.models.features import pooled_features
 from profs_tf.models.head import HEAD_LAYER, split_at_head
 from profs_tf.models.head_init import check_embedding_dim, start_by_whitening
+from profs_tf.runs.images import RunImages
 from profs_tf.runs.training_run import RunFeatures, TrainingRun
 
 
@@ -67,8 +67,7 @@ def start_head(run: TrainingRun) -> None:
 def compute_features(
     config: Config,
     embedder: tf.keras.Model,
-    train_images: ImageList,
-    test_images: ImageList,
+    run_images: RunImages,
     preprocessing: Preprocessing,
     shown: bool,
 ) -> RunFeatures:
@@ -77,8 +76,7 @@ def compute_features(
     Args:
         config: Of the run.
         embedder: Of one replica.
-        train_images: The training split.
-        test_images: The split that is evaluated.
+        run_images: Of the run.
         preprocessing: Of the run.
         shown: Whether progress and time are printed.
     """
@@ -95,11 +93,15 @@ def compute_features(
             cache_dir=config.cache_dir,
         )
         for name, images, mirrored in (
-            ("training", train_images, config.mirror),
-            ("test", test_images, False),
+            # With the classes that CCP holds out: other methods then find them in --cache_dir.
+            ("training", run_images.known, config.mirror),
+            ("test", run_images.test, False),
         )
     ]
     if shown:
         total = sum(part.features.shape[0] * len(part) for part in found)
         print(f"features: {total:,} in {time.monotonic() - begin:.0f} seconds", flush=True)
-    return RunFeatures(*found)
+    features = RunFeatures(*found)
+    if run_images.projection is None:
+        return features
+    return features.held_out(run_images.train, run_images.projection)

@@ -94,8 +94,9 @@ def calibrate(job: Job, model: SavedEmbedder) -> float:
 def _embed(source: IndexSource, model: SavedEmbedder, rows: slice, skip_unreadable: bool) -> _Embedded:
     images = source.images[rows]
     contents: Mapping[int, Union[bytes, memoryview]]
+    errors: dict[int, UnreadableImageError] = {}
     if isinstance(images, np.ndarray):
-        contents, errors = {at: np.ascontiguousarray(image).data for at, image in enumerate(images)}, {}
+        contents = {at: np.ascontiguousarray(image).data for at, image in enumerate(images)}
         embeddings = model.embed_pictures(images)
     else:
         # Read once, so that the checksums are those of what is embedded.
