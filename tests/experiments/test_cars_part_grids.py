@@ -15,6 +15,17 @@ from tests.experiments.grid_configs import (
 
 CARS = [path for path in GRIDS if path.stem.startswith("cars_part") and path.stem != "cars_part_finetune"]
 CONDITIONS = ("cars_part_conditions", "cars_part_wrong_labels")
+# The table of variants in experiments/README.md: method, M and lambda.
+VARIANTS = {
+    "baseline": ("baseline", None, 1e-3),
+    "selection": ("baseline", None, 1e-3),
+    "representatives": ("profs", 1, 0),
+    "reuse": ("profs", None, 0),
+    "profs": ("profs", None, 1e-3),
+    "profs_hncm": ("profs_hncm", None, 1e-3),
+    "pull": ("proximal", None, 1e-3),
+    "ccp": ("ccp", None, 1e-3),
+}
 WHITENED = ("cars_part_whitened", "cars_part_whitened_tuning", *CONDITIONS)
 
 
@@ -42,6 +53,30 @@ def test_rows_of_a_loss_on_the_cars_differ_in_the_parts_of_profs_only():
         by_loss.setdefault((config.loss, config.seed), set()).add(same.to_json())
     assert set(by_loss) == {(loss, seed) for loss in LOSSES for seed in range(10)}
     assert {len(configs) for configs in by_loss.values()} == {1}
+
+
+@pytest.mark.parametrize("name", ["cars_part_head", "cars_part_whitened", "cars_part_overfit"])
+def test_variants_have_the_flags_of_their_parts(name):
+    for run, config in configs_of(name).items():
+        variant = next(variant for variant in sorted(VARIANTS, key=len)[::-1] if run.row.endswith(variant))
+        found = config.method, config.steps_per_projection, config.proximal_weight
+        assert found == VARIANTS[variant], run.name
+        assert (config.loss_options.get("mining") == "hard_per_query") == (variant == "selection")
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "values"),
+    [
+        ("cars_part_steps", "steps_per_projection", {1, 3, 10, 30, 100, 10**6}),
+        ("cars_part_proximal", "proximal_weight", {0, 1e-3, 1e-2, 1e-1, 1, 10}),
+        ("cars_part_hncm", "hard_classes_per_seed", {1, 3, 7, 31}),
+    ],
+)
+def test_axes_have_their_values(name, option, values):
+    by_value = {}
+    for config in configs_of(name).values():
+        by_value.setdefault(getattr(config, option), []).append(config)
+    assert {10 if value is None else value for value in by_value} == values
 
 
 def test_the_fine_tuning_grid_trains_whole_networks_from_a_whitened_head():

@@ -143,6 +143,14 @@ def test_five_images_of_a_class_in_a_batch_of_125():
         assert len(set(own)) == min(5, int(sampler.table.sizes[label]))
 
 
+@pytest.mark.parametrize("draw", ["independent", "rounds"])
+def test_classes_are_drawn_as_the_configuration_says(draw):
+    images = ImageList.from_labels(np.zeros([12, 2, 2, 3], np.uint8), np.repeat(np.arange(6), 2))
+    sampler = build_sampler(Config(class_draw=draw, batch_size=4), images)
+    labels = np.reshape([sampler.batch(step).labels for step in range(60)], [20, -1])
+    assert all(len(set(of_round)) == 6 for of_round in labels) == (draw == "rounds")
+
+
 @pytest.mark.parametrize("loss", ["margin", "n_pair"])
 def test_proximal_trains_on_the_batches_of_the_baseline(loss):
     """The pull alone: the same images and queries in every step, also within a projection."""

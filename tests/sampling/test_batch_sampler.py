@@ -60,6 +60,26 @@ def test_batch_is_a_pure_function_of_seed_and_step(sizes, seed, step):
         np.testing.assert_array_equal(expected, got)
 
 
+def test_defaults_draw_the_batches_of_the_first_version():
+    # By the sampler as it was before it had options to draw otherwise.
+    labels = np.repeat(np.arange(40), np.arange(40) % 7 + 1)
+    sampler = BatchSampler(labels, 32, 4, seed=5)
+    assert sampler.steps_per_projection == 30
+    representatives = {
+        0: [32, 140, 86, 114, 57, 112, 40, 95],
+        7: [149, 103, 5, 56, 0, 46, 115, 40],
+        100: [139, 151, 140, 29, 10, 66, 97, 84],
+    }
+    examples = {
+        0: "33 31 33 140 140 140 85 85 85 113 113 113 58 58 58 112 112 112 41 38 42 94 96 97",
+        7: "148 147 146 104 100 101 3 4 4 56 56 56 0 0 0 48 44 45 116 117 117 38 41 39",
+        100: "133 135 137 154 153 152 140 140 140 30 30 30 12 11 14 69 68 70 96 94 98 84 84 84",
+    }
+    for step, first in representatives.items():
+        expected = first + [int(index) for index in examples[step].split()]
+        np.testing.assert_array_equal(sampler.batch(step).indices, expected)
+
+
 def test_iterating_begins_at_first_step():
     sampler = BatchSampler(np.repeat(np.arange(9), 3), 6)
     sampler.first_step = 5
