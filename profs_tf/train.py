@@ -195,14 +195,16 @@ def fit(run: TrainingRun, callbacks: RunCallbacks) -> None:
         batches = train_pipeline(images, run.sampler, run.preprocessing, strategy=strategy, **fixed)
     try:
         with callbacks.checkpoint.saving_on_signals():
-            fit_from_step(
-                run.model,
-                batches,
-                run.config.epochs,
-                run.steps_per_epoch,
-                callbacks.in_order(run.progress),
-                run.progress,
-            )
+            # Spent already by a run that was stopped after its last epoch.
+            if not callbacks.recall.patience_is_spent:
+                fit_from_step(
+                    run.model,
+                    batches,
+                    run.config.epochs,
+                    run.steps_per_epoch,
+                    callbacks.in_order(run.progress),
+                    run.progress,
+                )
     except NonFiniteLossError as error:
         raise NonFiniteLossError(error.term, error.step, set_factors(run.config)) from error
     except TrainingInterruptedError as error:

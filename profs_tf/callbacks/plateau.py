@@ -14,18 +14,20 @@ class PlateauSchedule(tf.keras.callbacks.Callback):
     that evaluates.
     """
 
-    def __init__(self, monitored: str, factor: float, wait: int) -> None:
+    def __init__(self, monitored: str, factor: float, wait: int, verbose: bool = True) -> None:
         """Sets the rule.
 
         Args:
             monitored: Name in the epoch's logs; higher is better.
             factor: Of the learning rate at a drop.
             wait: Evaluations without a better value before a drop.
+            verbose: Whether to print a line for each drop.
         """
         super().__init__()
         self._monitored = monitored
         self._factor = factor
         self._wait = wait
+        self._verbose = verbose
         self._best: Optional[float] = None
         self._since_best = 0
 
@@ -42,7 +44,8 @@ class PlateauSchedule(tf.keras.callbacks.Callback):
             self._since_best = 0
             rate = float(tf.convert_to_tensor(self.model.optimizer.learning_rate)) * self._factor
             self.model.optimizer.learning_rate = rate
-            print(f"Epoch {epoch + 1}: {self._monitored} is on a plateau; new rate {rate:g}.", flush=True)
+            if self._verbose:
+                print(f"Epoch {epoch + 1}: {self._monitored} is on a plateau; new rate {rate:g}.", flush=True)
 
     def state(self) -> dict[str, Any]:
         """Returns what a resumed run needs, as plain values for JSON."""

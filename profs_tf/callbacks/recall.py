@@ -17,6 +17,7 @@ from profs_tf.metrics.scores import CLUSTERING, evaluate, query_and_gallery
 from profs_tf.models.inference import embed
 from profs_tf.models.non_finite import TERMS, NonFiniteLossError
 from profs_tf.models.profs_model import steps_taken_by
+from profs_tf.utils.checks import check_count, check_one_of
 
 
 class RecallCallback(tf.keras.callbacks.Callback):
@@ -70,7 +71,8 @@ class RecallCallback(tf.keras.callbacks.Callback):
                 keeps none.
             evaluate_untrained: Whether to evaluate before the first step, too, as a candidate for the best.
             patience: Stop training after so many evaluations without a new best; None never stops.
-            verbose: Whether to print a line for each evaluation that Keras does not print with the epoch.
+            verbose: Whether to print notes, and a line for each evaluation that Keras does not print with the
+                epoch.
             on_embeddings: Called with the epoch (0: untrained) and the embeddings, float32 [N, D], of each
                 evaluation.
             last_epoch: The epoch (counted from 1) that is evaluated whatever `every_epochs`; None takes the
@@ -83,12 +85,11 @@ class RecallCallback(tf.keras.callbacks.Callback):
         """
         super().__init__()
         self.ks = check_ks(ks, image_list.num_candidates)
-        if every_epochs < 1:
-            raise ValueError(f"`every_epochs` must be >= 1, got {every_epochs}.")
-        if patience is not None and patience < 1:
-            raise ValueError(f"`patience` must be >= 1 or None, got {patience}.")
-        if clustering not in CLUSTERING:
-            raise ValueError(f"`clustering` must be one of {', '.join(CLUSTERING)}, got {clustering!r}.")
+        check_count("every_epochs", every_epochs)
+        check_count("batch_size", batch_size)
+        if patience is not None:
+            check_count("patience", patience, "None never stops.")
+        check_one_of("clustering", clustering, CLUSTERING)
         self.image_list = image_list
         self.preprocessing = preprocessing
         self.batch_size = batch_size
@@ -128,6 +129,11 @@ class RecallCallback(tf.keras.callbacks.Callback):
         self._evaluations_since_best = state["since_best"]
         # Runs of earlier versions have none.
         self._overfitting.restore(state.get("overfitting", self._overfitting.state()))
+
+    @property
+    def patience_is_spent(self) -> bool:
+        """Whether so many evaluations brought no new best that training is to stop."""
+        return self.patience is not None and self._evaluations_since_best >= self.patience
 
     def on_train_begin(self, logs: Optional[dict[str, float]] = None) -> None:
         """Evaluates the untrained network, once."""
@@ -180,16 +186,17 @@ class RecallCallback(tf.keras.callbacks.Callback):
         if loss is not None and self._overfitting.is_news(
             metrics[monitored], self.best[monitored], float(loss), better
         ):
-            print(self._overfitting.note(monitored, self.best["epoch"]), flush=True)
-        if better:
-            return metrics
-        self._evaluations_since_best += 1
-        if self.patience is not None and self._evaluations_since_best >= self.patience:
+            self._note(self._overfitting.note(monitored, self.best["epoch"]))
+        if not better:
+            self._evaluations_since_best += 1
+        if self.patience_is_spent:
             self.model.stop_training = True
-            print(
-                f"No better {monitored} in {self._evaluations_since_best} evaluations: stopping.", flush=True
-            )
+            self._note(f"No better {monitored} in {self._evaluations_since_best} evaluations: stopping.")
         return metrics
+
+    def _note(self, text: str) -> None:
+        if self.verbose:
+            print(text, flush=True)
 
     def _keep(self, epoch: int, metrics: Mapping[str, float]) -> None:
         self.best = {"epoch": epoch, **metrics}

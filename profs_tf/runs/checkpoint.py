@@ -118,8 +118,7 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
         if batch + 1 == self.params.get("steps"):
             # Left to `on_epoch_end`: a run that went on from here would never evaluate or log the epoch.
             return
-        vote = self._trained.stop_request
-        if self._signal is not None if vote is None else vote.is_set:
+        if self._is_to_stop():
             self._stop()
         # Not a remainder of 0: one call of the train function may take several steps.
         every = self._every_steps
@@ -130,8 +129,7 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
         """Saves, with the means at zero, as the next epoch begins."""
         self._trained.reset_metrics()
         self.save()
-        # Workers stop together, in a step.
-        if self._signal is not None and self._trained.stop_request is None:
+        if self._is_to_stop():
             self._stop()
 
     def _note_signal(self, number: int, frame: Optional[FrameType]) -> None:
@@ -139,6 +137,11 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
             raise KeyboardInterrupt
         self._signal = number
         print("\nSaving after this step; once more to stop at once.", flush=True)
+
+    def _is_to_stop(self) -> bool:
+        """Whether a signal asks for a stop: of several workers, one that all learned of in the last step."""
+        vote = self._trained.stop_request
+        return self._signal is not None if vote is None else vote.is_set
 
     def _stop(self) -> NoReturn:
         self.save()

@@ -87,12 +87,15 @@ def build_optimizer(
     return optimizer
 
 
-def plateau_schedule(config: Config) -> Optional[PlateauSchedule]:
-    """Returns the callback of `learning_rate_schedule` plateau; None for others."""
+def plateau_schedule(config: Config, verbose: bool) -> Optional[PlateauSchedule]:
+    """Returns the callback of `learning_rate_schedule` plateau, which may print; None for other schedules."""
     if config.learning_rate_schedule != "plateau":
         return None
     return PlateauSchedule(
-        f"recall@{min(config.ks)}", config.learning_rate_factor, config.learning_rate_wait or _PLATEAU_WAIT
+        f"recall@{min(config.ks)}",
+        config.learning_rate_factor,
+        config.learning_rate_wait or _PLATEAU_WAIT,
+        verbose,
     )
 
 

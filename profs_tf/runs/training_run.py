@@ -150,7 +150,7 @@ def build_callbacks(run: TrainingRun) -> RunCallbacks:
     )
     log = RunLog(folder.log, events, run.sampler.batch_size, recall)
     projections = _projections(run)
-    warm_up, plateau = head_warm_up(config), plateau_schedule(config)
+    warm_up, plateau = head_warm_up(config), plateau_schedule(config, run.is_chief)
     stateful: dict[str, Stateful] = {"recall": recall, "projections": projections}
     if plateau is not None:
         stateful["plateau"] = plateau

@@ -74,11 +74,13 @@ def test_reports_and_keeps_the_best_epoch(tmp_path, caplog):
     np.testing.assert_array_equal(model.get_weights()[0], separating[0])
 
 
-def test_stops_when_nothing_gets_better():
+def test_stops_when_nothing_gets_better(capsys):
     random, separating, collapsed = weights_of_quality()
     recall = profs.RecallCallback(IMAGES, (1,), preprocessing=PLAIN, patience=2, verbose=False)
     history = fit(flat_model(), [SetsWeights([separating, random, collapsed, separating]), recall], 4).history
     assert len(history["recall@1"]) == 3
+    assert recall.patience_is_spent
+    assert not capsys.readouterr().out
 
 
 def test_the_untrained_network_is_the_best_until_an_epoch_beats_it(tmp_path):
@@ -103,7 +105,7 @@ def test_the_untrained_network_is_the_best_until_an_epoch_beats_it(tmp_path):
 
 def test_says_once_that_the_network_overfits(capsys):
     random, separating, _ = weights_of_quality()
-    recall = profs.RecallCallback(IMAGES, (1,), preprocessing=PLAIN, verbose=False)
+    recall = profs.RecallCallback(IMAGES, (1,), preprocessing=PLAIN)
 
     class LossFalls(tf.keras.callbacks.Callback):
         def on_epoch_end(self, epoch, logs=None):
@@ -207,8 +209,9 @@ def test_embeds_in_order_whatever_the_batch_size():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"every_epochs": 0}, "`every_epochs` must be >= 1, got 0"),
-        ({"patience": 0}, "`patience` must be >= 1 or None, got 0"),
+        ({"every_epochs": 1.5}, "`every_epochs` must be a whole number >= 1, got 1.5"),
+        ({"every_epochs": 0}, "`every_epochs` must be a whole number >= 1, got 0"),
+        ({"patience": 0}, "`patience` must be a whole number >= 1, got 0. None never stops."),
         ({"clustering": "always"}, "`clustering` must be one of never, best, every_epoch, got 'always'"),
     ],
 )

@@ -185,7 +185,7 @@ def test_a_run_that_fails_before_its_first_step_says_why_in_a_line(
         assert (tmp_path / "run" / "config.json").exists()
         raise error
 
-    monkeypatch.setattr(train, "cached", fail)
+    monkeypatch.setattr("profs_tf.runs.images.cached", fail)
     assert run_here(monkeypatch, *train_arguments, f"--output_dir={tmp_path / 'run'}") == code
     assert capsys.readouterr().err == f"{shown}\n"
     # After a user's error the corrected command can take the folder.
@@ -204,6 +204,20 @@ def test_a_step_that_is_not_finite_names_the_options_of_the_loss(
     shown = capsys.readouterr().err
     assert shown.startswith("train: The loss is not finite since step 3. Training stopped; ")
     assert "Lower the learning rate, change --sup_con_temperature=1e-30, or look at the batches" in shown
+
+
+def test_a_run_that_its_patience_ended_stays_as_it_is(train_arguments, tmp_path):
+    folder = tmp_path / "run"
+    flags = ["--learning_rate=1e-12", "--patience=1", "--clustering=never", f"--output_dir={folder}"]
+    assert "evaluations: stopping." in run_command("train", *train_arguments, *flags).stdout
+    rows = log_rows(folder)
+    assert len(rows) == 3  # One epoch is left.
+    # As after a kill before the results were written.
+    metrics = json.loads((folder / "metrics.json").read_text())
+    (folder / "metrics.json").unlink()
+    run_command("train", f"--output_dir={folder}", "--resume")
+    assert log_rows(folder) == rows
+    assert json.loads((folder / "metrics.json").read_text()) == metrics
 
 
 def test_resuming_with_another_value_is_refused(whole_run, monkeypatch, capsys):

@@ -189,3 +189,21 @@ def test_a_signal_at_the_last_step_of_an_epoch_stops_after_the_epochs_end(tmp_pa
         train(model, 6, signals, checkpoint)
     assert signals.ended == 1
     assert sorted(path.name for path in tmp_path.glob("ckpt-*.index")) == ["ckpt-5.index", "ckpt-6.index"]
+
+
+def test_workers_whose_every_step_ends_an_epoch_stop(tmp_path):
+    class Request:
+        is_set = False
+
+        def set(self):
+            self.is_set = True
+
+        def exchange(self):
+            pass
+
+    model = compiled_model()
+    model.stop_request = Request()
+    checkpoint = RunCheckpoint(tmp_path, model, {})
+    checkpoint._note_signal(signal.SIGTERM, None)
+    with pytest.raises(TrainingInterruptedError, match="SIGTERM at step 1: the run is saved"):
+        train(model, 1, checkpoint)

@@ -86,6 +86,6 @@ def test_only_kernels_decay():
 
 def test_callbacks_of_the_learning_rates_exist_only_when_asked_for():
     assert head_warm_up(Config()) is None
-    assert plateau_schedule(Config()) is None
+    assert plateau_schedule(Config(), True) is None
     assert head_warm_up(Config(warmup_epochs=2)) is not None
-    assert plateau_schedule(Config(learning_rate_schedule="plateau")) is not None
+    assert plateau_schedule(Config(learning_rate_schedule="plateau"), True) is not None
