@@ -140,8 +140,8 @@ def main(values: flags.FlagValues) -> None:
             "`query` must name a picture unless an index is built. Pass --query=FILE, --query_list=FILE or "
             "--indexed=NAME to search; --embedder=FOLDER, and --folder=FOLDER or --dataset=NAME, to build."
         )
-    _refuse_unused(values, searches)
     builds = bool(values.folder or names_data or (values.embedder and not (searches or changes)))
+    _refuse_unused(values, searches, builds)
     index = _build(values) if builds else ImageIndex.load(values.index)
     if changes:
         _change(index, values, added)
@@ -151,11 +151,15 @@ def main(values: flags.FlagValues) -> None:
         _search(index, values, files)
 
 
-def _refuse_unused(values: flags.FlagValues, searches: bool) -> None:
+def _refuse_unused(values: flags.FlagValues, searches: bool, builds: bool) -> None:
     """Raises ValueError for a flag without the one that it belongs to."""
     owners: list[tuple[tuple[str, ...], str]] = []
     if not searches:
         owners.append((("k", "search", "exclude_self", "strip"), "query"))
+    if not builds:
+        owners.append((("overwrite",), "folder"))
+    if not (builds or values.add):
+        owners.append((("skip_unreadable", "batch_size"), "folder"))
     if not values.faiss_factory:
         owners.append((("faiss_recall", "recall_sample"), "faiss_factory"))
     for names, owner in owners:

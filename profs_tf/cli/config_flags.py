@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import re
 import typing
+from collections.abc import Callable
 from typing import Any
 
 from absl import flags
@@ -28,6 +29,18 @@ _OF_MINING = ("hard_classes_per_seed", "mining_strategy")
 _OF_QUERIES = ("representative_pairs",)
 # Methods with ordinary batches.
 _ORDINARY = ("baseline", "proximal", "ccp")
+# Flag, the one that can leave it without effect, and whether it has one in a run.
+_OVERRULED: tuple[tuple[str, str, Callable[[Config], bool]], ...] = (
+    ("representative_uses", "steps_per_projection", lambda config: config.steps_per_projection is None),
+    ("hard_classes_per_seed", "mining_strategy", lambda config: config.mining_strategy != "greedy"),
+    (
+        "learning_rate_factor",
+        "learning_rate_schedule",
+        lambda config: config.learning_rate_schedule in ("step", "plateau"),
+    ),
+    ("freeze_batch_norm", "train_layers", lambda config: config.train_layers != "head"),
+    ("weights_dir", "initial_run", lambda config: config.initial_run is None),
+)
 MOST_NEEDED = "Most needed"
 _MOST_NEEDED = (
     "dataset",
@@ -110,7 +123,7 @@ def given(values: flags.FlagValues, loss: str = Config.loss) -> dict[str, Any]:
 
 
 def unused(config: Config, given_values: dict[str, Any]) -> str:
-    """Returns a line that names the given flags without effect under method and loss, or an empty string.
+    """Returns lines that name the given flags without effect beside the others, or an empty string.
 
     Args:
         config: Of the run.
@@ -139,7 +152,11 @@ def unused(config: Config, given_values: dict[str, Any]) -> str:
     listed = ", ".join(
         f"{name}={getattr(config, name)}" for name in dict.fromkeys(names) if name in given_values
     )
-    return f"unused with {setting}: {listed}{in_force}" if listed else ""
+    lines = [f"unused with {setting}: {listed}{in_force}"] if listed else []
+    for name, owner, has_effect in _OVERRULED:
+        if name in given_values and name not in names and not has_effect(config):
+            lines.append(f"unused with --{owner}={getattr(config, owner)}: {name}={getattr(config, name)}")
+    return "\n".join(lines)
 
 
 def _documented(loss: str, option: str) -> str:

@@ -7,6 +7,8 @@ from profs_tf import losses
 from profs_tf.config import Config
 from profs_tf.distribution.strategy import check_same_on_workers
 from profs_tf.runs.features import start_head
+from profs_tf.runs.fine_tuning import with_frozen_batch_norm
+from profs_tf.runs.provenance import with_weights_file
 from profs_tf.runs.training_run import RunCallbacks, TrainingRun
 from profs_tf.runs.warm_start import find_initial_run, load_initial_weights
 
@@ -35,7 +37,7 @@ def resumed_config(saved: Config, given: dict[str, Any]) -> Config:
                 default = losses.options(saved.loss)[option].default
                 _check_stays(f"{saved.loss}_{option}", saved.loss_options.get(option, default), asked)
         elif name not in _CHANGEABLE:
-            _check_stays(name, getattr(saved, name), _as_in_config(saved, name, value))
+            _check_stays(name, getattr(saved, name), as_in_run(saved, name, value))
     epochs = given.get("epochs", saved.epochs)
     if epochs != saved.epochs and saved.learning_rate_schedule in ("cosine", "step"):
         raise ValueError(
@@ -46,12 +48,24 @@ def resumed_config(saved: Config, given: dict[str, Any]) -> Config:
     return dataclasses.replace(saved, **{name: given[name] for name in _CHANGEABLE if name in given})
 
 
-def _as_in_config(saved: Config, name: str, value: Any) -> Any:
-    """Returns an option's value as a `Config` holds it; as it is where it contradicts others."""
+def as_in_run(saved: Config, name: str, value: Any) -> Any:
+    """Returns an option's value as config.json would hold it in a new run; as it is where that fails.
+
+    Args:
+        saved: The configuration of the run, whose other options hold.
+        name: Of the option.
+        value: As it is asked for.
+    """
     try:
-        return getattr(dataclasses.replace(saved, **{name: value}), name)
-    except ValueError:
+        asked = dataclasses.replace(saved, **{name: value})
+        if name == "pretrained":
+            asked = with_weights_file(asked)
+        if name == "freeze_batch_norm":
+            initial = find_initial_run(saved)
+            asked = with_frozen_batch_norm(asked, None if initial is None else initial.read_config())
+    except (ValueError, OSError):
         return value
+    return getattr(asked, name)
 
 
 def _check_stays(name: str, saved: Any, asked: Any) -> None:

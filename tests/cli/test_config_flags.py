@@ -64,3 +64,26 @@ def test_help_says_what_each_option_of_a_loss_is():
             assert len(values[f"{loss}_{name}"].help) > len(f"Option `{name}` of the loss {loss}. ") + 4, name
     assert "to that of the own class, in degrees, from 0 to 90." in values["arc_face_margin"].help
     assert values["arc_face_seed"].help.endswith("initial directions. Default: that of --seed.")
+
+
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    [
+        (
+            {"representative_uses": 3, "steps_per_projection": 7},
+            "--steps_per_projection=7: representative_uses=3",
+        ),
+        (
+            {"method": "profs_hncm", "hard_classes_per_seed": 2, "mining_strategy": "greedy"},
+            "--mining_strategy=greedy: hard_classes_per_seed=2",
+        ),
+        ({"learning_rate_factor": 0.5}, "--learning_rate_schedule=constant: learning_rate_factor=0.5"),
+        (
+            {"freeze_batch_norm": "none", "train_layers": "head"},
+            "--train_layers=head: freeze_batch_norm=none",
+        ),
+        ({"weights_dir": "w", "initial_run": "r"}, "--initial_run=r: weights_dir=w"),
+    ],
+)
+def test_flags_that_another_one_overrules_are_named(flags, line):
+    assert config_flags.unused(Config(**flags), flags) == f"unused with {line}"

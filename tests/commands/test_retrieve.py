@@ -212,6 +212,14 @@ def test_changes_the_index_and_searches_it_by_faiss(indexed, pictures, tmp_path,
             "--strip must be a file in a folder that",
         ),
         (["--index={0}", "--folder={0}", "--dataset=emoji"], "--folder must be left out with --dataset"),
+        (
+            ["--index={1}", "--indexed=0", "--overwrite"],
+            "--overwrite must be left out without --fol",
+        ),
+        (
+            ["--index={1}", "--indexed=0", "--batch_size=8"],
+            "--batch_size must be left out without --fo",
+        ),
         (["--index={1}", "--indexed=nobody"], "--indexed must be names in the index or indices in 0..59"),
         (["--index={1}", "--indexed=0", "--k=60"], "--k must be <= 59"),
         (

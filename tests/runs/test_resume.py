@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 
 from profs_tf.config import Config
@@ -41,3 +43,23 @@ def test_what_may_change_changes_together():
     saved = Config(batch_size=8, epochs=2)
     given = {"distribute": "mirrored", "cpu_replicas": 2, "epochs": 3, "export": False}
     assert resumed_config(saved, given) == Config(batch_size=8, **given)
+
+
+def test_weights_and_statistics_may_be_given_as_to_the_new_run(tmp_path):
+    file = tmp_path / "bn_inception.pth"
+    file.touch()
+    folder = str(tmp_path)
+    saved = Config(
+        backbone="bn_inception", weights_dir=folder, pretrained=str(file), freeze_batch_norm="statistics"
+    )
+    for given in (
+        {"pretrained": "bn_inception.pth"},
+        {"pretrained": str(file)},
+        {"freeze_batch_norm": "auto"},
+    ):
+        assert resumed_config(saved, {"weights_dir": folder, **given}) == saved
+    with pytest.raises(ValueError, match="`pretrained` must stay .*bn_inception.pth when a run is resumed"):
+        resumed_config(saved, {"pretrained": "other.pth"})
+    trained = dataclasses.replace(saved, freeze_batch_norm="none")
+    with pytest.raises(ValueError, match="`freeze_batch_norm` must stay none when a run is resumed, got sta"):
+        resumed_config(trained, {"freeze_batch_norm": "auto"})

@@ -20,6 +20,7 @@ class Child:
     SIGTERM, and the run saves and stops.
 
     Attributes:
+        command: Program and arguments.
         exit_code: None while it runs; minus the signal's number if a signal killed it.
         seconds: Its wall time.
         cpu_seconds: Processor time of all its threads, user and system; None while it runs.
@@ -35,6 +36,7 @@ class Child:
             root: Its working directory.
             held_open: File descriptors of locks, which stay open until it ends.
         """
+        self.command = command
         self.exit_code = None
         self.cpu_seconds = None
         self.seconds = 0.0

@@ -12,6 +12,7 @@ from grid_runs.grid_file import Run
 
 from profs_tf.config import Config
 from profs_tf.runs.directory import RunFolder
+from profs_tf.runs.resume import as_in_run
 from profs_tf.utils.files import write_atomically
 
 FINISHED, RESUMED, RESTARTED, NEW = "finished", "resumes", "restarts", "new"
@@ -64,8 +65,10 @@ class RunFiles:
         return RESTARTED
 
     def _check_settings(self) -> None:
-        saved = dataclasses.asdict(self.folder.read_config())
-        asked = dataclasses.asdict(self.run.config(self.folder.path))
+        config = self.folder.read_config()
+        saved, asked = dataclasses.asdict(config), dataclasses.asdict(self.run.config(self.folder.path))
+        if asked["pretrained"] is not None:
+            asked["pretrained"] = as_in_run(config, "pretrained", asked["pretrained"])
         for name in asked:
             if name in _LEFT_OPEN and asked[name] == _LEFT_OPEN[name]:
                 continue

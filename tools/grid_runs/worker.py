@@ -139,7 +139,7 @@ class Worker:
         done = child.exit_code == 0 and files.folder.metrics.exists()
         if not done:
             attempts[-1]["log_tail"] = files.log_tail()
-        files.write_attempts(attempts, list(self._command) + files.run.arguments(files.folder.path))
+        files.write_attempts(attempts, child.command)
         self._done[files] = self._epochs_done(files)
         self._show()
         took = f"{child.seconds:.0f} s, {child.cpu_seconds:.0f} s of CPU time"
