@@ -72,6 +72,9 @@ class ImageTable:
         _check(added)
         if (added["classes"] is None) != (self.classes is None):
             raise ValueError("its classes are not those of the index")
+        # What is added anew is readable now, or has a new reason.
+        known = {*added["names"], *(name for name, _ in added["unreadable"])}
+        self.unreadable = [pair for pair in self.unreadable if pair[0] not in known]
         for name in ("names", "sizes", "mtimes_ns", "classes", "chunks", "unreadable"):
             if added[name] is not None:
                 getattr(self, name).extend(added[name])

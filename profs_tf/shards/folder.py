@@ -30,6 +30,7 @@ _IDENTITY = {
     "format": "`format`",
     "batch_size": "`batch_size`",
     "shard_size": "`shard_size`",
+    "recall_sample": "`recall_sample`",
     "format_version": "the version of the layout",
 }
 _RECORD_KEYS = {"key", "files", "num_images", "embedding_dim", "unreadable", "clipped"}

@@ -66,7 +66,7 @@ def write_shards(
     model, folder = SavedEmbedder(embedder), ShardFolder(path)
     in_sample = sample_of_classes(source.classes, recall_sample) if recall_sample else None
     job = Job(source, model.path, model.sha256, str(folder.path), options, in_sample)
-    with folder.writing(job.identity(), overwrite):
+    with folder.writing({**job.identity(), "recall_sample": recall_sample}, overwrite):
         records = folder.records()
         missing = [number for number in range(job.num_shards) if not _is_done(job, number, records)]
         job = dataclasses.replace(job, scale=_scale(job, model, folder))

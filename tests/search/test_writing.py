@@ -7,6 +7,7 @@ import numpy as np
 
 from profs_tf.search.chunks import Chunk
 from profs_tf.search.storage import IndexFolder
+from profs_tf.search.table import ImageTable
 from profs_tf.search.writing import publish
 
 # Appends rows that hold their own number and removes the first and the last, without end.
@@ -52,3 +53,12 @@ def test_writers_killed_at_any_moment_leave_a_whole_index_that_the_next_one_cont
         sizes.append(len(table.names))
     assert sizes == sorted(sizes)
     assert sizes[-1] > 3
+
+
+def test_a_picture_that_is_added_again_is_unreadable_for_its_last_reason_or_not_at_all():
+    columns = {"names": ["a"], "sizes": [0], "mtimes_ns": [0], "classes": None, "chunks": []}
+    built = {**columns, "unreadable": [["b", "cut"], ["c", "empty"]]}
+    added = {**columns, "names": ["b"], "unreadable": [["c", "cut"]]}
+    table = ImageTable.read(built, [{"added": added}])
+    assert table.names == ["a", "b"]
+    assert table.unreadable == [["c", "cut"]]

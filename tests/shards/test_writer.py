@@ -166,6 +166,8 @@ def test_other_shards_are_refused_unless_overwritten(pictures, embedder, tmp_pat
     # Of a run that was killed before it began.
     (out / "_manifest.json.part").write_text("{")
     write(pictures, embedder, out)
+    with pytest.raises(ValueError, match=r"differs in `recall_sample`\. Choose another folder, or pass"):
+        write(pictures, embedder, out, recall_sample=10)
     changed = OPTIONS._replace(dtype="float16", shard_size=9)
     with pytest.raises(
         ValueError, match=r"differs in `dtype` and `shard_size`\. Choose another folder, or pass"
