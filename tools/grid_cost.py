@@ -31,6 +31,7 @@ from profs_tf.datasets.cars196 import CARS196
 from profs_tf.datasets.cub200 import CUB200
 from profs_tf.datasets.official_split import OfficialDataset
 from profs_tf.datasets.sop import SOP
+from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.utils.checks import check_finite_above
 
 _SETS = {dataset.name: dataset for dataset in (CUB200, CARS196, SOP)}
@@ -98,9 +99,13 @@ def _is_of_batch(tensor: tf.Tensor, batch_size: int) -> bool:
     return tensor.shape.is_fully_defined() and tensor.shape.rank > 1 and tensor.shape[0] == batch_size
 
 
+def _side(config: Config) -> int:
+    return config.image_crop or Preprocessing().crop
+
+
 def memory(backbone: str, config: Config) -> int:
     """Returns the bytes that a run needs at least, with the head."""
-    side = config.image_crop
+    side = _side(config)
     network = backbones.get(backbone)((side, side, 3))
     weights = sum(int(np.prod(variable.shape)) for variable in network.trainable_variables)
     weights += (network.output_shape[-1] + 1) * config.embedding_dim
@@ -121,13 +126,18 @@ def lines(runs: list, tflops: float) -> list:
                 f"`grid` must train on {', '.join(_SETS)}, whose numbers of images are known, got "
                 f"{config.dataset}. Choose another grid."
             )
+        if config.train_layers == "head":
+            raise ValueError(
+                "`grid` must train networks, whose passes are counted, got `train_layers` head, for which "
+                "features are computed once. Choose another grid."
+            )
         groups.setdefault((run.dataset, config.backbone), []).append(config)
-    networks = {(backbone, of_group[0].image_crop): of_group[0] for (_, backbone), of_group in groups.items()}
+    networks = {(backbone, _side(of_group[0])): of_group[0] for (_, backbone), of_group in groups.items()}
     forward = {key: flops(key[0], key[1]) for key in networks}
     needed = {key: memory(key[0], config) for key, config in networks.items()}
     found = []
     for (dataset, backbone), of_group in groups.items():
-        key = backbone, of_group[0].image_crop
+        key = backbone, _side(of_group[0])
         total = sum(operations(config, _SETS[config.dataset], forward[key]) for config in of_group)
         hours = total / (tflops * 1e12) / 3600
         found.append(

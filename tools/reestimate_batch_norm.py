@@ -12,7 +12,6 @@ with frozen statistics (--freeze_batch_norm, --train_layers=head) are refused: t
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import statistics
 import sys
 from pathlib import Path
@@ -27,8 +26,14 @@ from profs_tf.metrics.retrieval import recall_at_k
 from profs_tf.metrics.scores import query_and_gallery
 from profs_tf.models.inference import embed
 from profs_tf.runs.directory import RunFolder
-from profs_tf.runs.factory import build_best_embedder, build_preprocessing, build_sampler, load_data
+from profs_tf.runs.factory import (
+    build_best_embedder,
+    build_preprocessing,
+    hold_out_for_projections,
+    load_data,
+)
 from profs_tf.runs.fine_tuning import frozen_batch_norm
+from profs_tf.sampling.batch_sampler import BatchSampler
 from profs_tf.utils.checks import check_count
 
 
@@ -101,11 +106,21 @@ def recalls(path: str, num_batches: int) -> tuple:
     """Returns Recall@1 of a run's best epoch before and after, fractions."""
     folder = RunFolder(path)
     config = folder.read_config()
-    train, test = load_data(config)
+    known, test = load_data(config)
+    train, _ = hold_out_for_projections(config, known)
     embedder = build_best_embedder(config, folder.best_weights)
     preprocessing = build_preprocessing(config, train)
     before = recall(embedder, test, preprocessing)
-    sampler = build_sampler(dataclasses.replace(config, method="baseline"), train)
+    # The ordinary batches of the baseline, whatever the run's method.
+    sampler = BatchSampler(
+        train.labels,
+        config.batch_size,
+        config.images_per_class,
+        config.seed,
+        steps_per_projection=1,
+        queries="all",
+        class_draw=config.class_draw,
+    )
     pipeline = train_pipeline(train, sampler, preprocessing=preprocessing).take(num_batches)
     reestimate(embedder, (inputs for inputs, *_ in pipeline))
     return before, recall(embedder, test, preprocessing)

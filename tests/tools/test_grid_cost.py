@@ -61,6 +61,10 @@ def test_the_paper_s_table_is_that_of_the_experiments_page(monkeypatch, capsys):
         ("--grid=experiments/grids", r"--grid must be a file, got .*grids, a folder\."),
         ("--grid=README.md", r"--grid must be a YAML file, got .*README\.md: "),
         (
+            "--grid=experiments/grids/cars_part_head.yaml",
+            "--grid must train networks, whose passes are counted, got `train_layers` head",
+        ),
+        (
             "--grid=experiments/grids/emoji_table.yaml",
             "--grid must train on cub200, cars196, sop, .* got emoji",
         ),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import yaml
 from grid_report import decomposition, plots, tables
-from grid_report.data import ReportData
+from grid_report.data import ReportData, _read_families
 from grid_report.statistics import estimate, paired_difference
 from scipy import stats
 
@@ -180,3 +180,11 @@ def test_the_parts_of_profs_are_told_apart(tmp_path):
 )
 def test_a_verdict_needs_an_interval_that_leaves_out_zero(values, text):
     assert decomposition.verdict(estimate(values)) == text
+
+
+def test_the_row_of_a_variant_is_the_one_that_was_run(tmp_path):
+    for name, table in (("a", "rivals"), ("b", "2")):
+        rows = f"rows: {{x_baseline: {{flags: [], table: {table}, method: X}}}}"
+        (tmp_path / f"{name}.yaml").write_text(rows)
+    for table in ("rivals", "2"):
+        assert _read_families(tmp_path, [(table, "X")]) == {"x": {"baseline": (table, "X")}}

@@ -130,21 +130,23 @@ def _read_paper(path: Path) -> dict:
 def _read_families(folder: Path, order: list) -> dict:
     """Returns {family: {variant: (table, method)}} of the rows in all grid files, named FAMILY_VARIANT.
 
-    Those whose rows are in `order` come first, as they come there.
+    Those whose rows are in `order` come first, as they come there. Where grid files name a variant's row
+    differently, the one that comes first counts.
     """
     families, names = {}, (*VARIANTS, *PARTIAL_VARIANTS)
+    positions = {row: position for position, row in enumerate(order)}
+
+    def position_of(row: tuple) -> int:
+        return positions.get(row, len(order))
+
     for path in sorted(folder.glob("*.yaml")):
         for row_name, row in _read_rows(path).items():
             for variant in sorted(names, key=len, reverse=True):
                 if row_name.endswith(f"_{variant}"):
                     family = families.setdefault(row_name[: -len(variant) - 1], {})
-                    family[variant] = row
+                    family[variant] = min(family.get(variant, row), row, key=position_of)
                     break
-    positions = {row: position for position, row in enumerate(order)}
-    first = {
-        family: min(positions.get(row, len(order)) for row in rows.values())
-        for family, rows in families.items()
-    }
+    first = {family: min(map(position_of, rows.values())) for family, rows in families.items()}
     return {
         family: {variant: families[family][variant] for variant in names if variant in families[family]}
         for family in sorted(families, key=first.get)

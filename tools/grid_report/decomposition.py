@@ -72,7 +72,7 @@ def decomposition_table(data: ReportData, label: str) -> Table:
     for family, variants in data.families.items():
         for setting in settings_of(data, label, variants.values()):
             by_metric = [part_differences(data, variants, label, metric, setting) for metric in metrics]
-            if not is_decomposed(by_metric[0]):
+            if not metrics or not is_decomposed(by_metric[0]):
                 continue
             for of_metrics in zip(*by_metric):
                 part, text, _ = of_metrics[0]
