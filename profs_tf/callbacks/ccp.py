@@ -163,6 +163,7 @@ class CcpCallback(ProfsCallback):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Takes over what `state` returned."""
+        super().restore(state)
         self._plateau.restore(state)
         self._best_prototypes = state.get("best_prototypes")
         self._best_weights, self._best_statistics = (

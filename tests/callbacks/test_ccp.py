@@ -7,6 +7,7 @@ import tensorflow as tf
 import profs_tf as profs
 from profs_tf.inputs.features import FeatureList, feature_pipeline
 from profs_tf.sampling.ccp.k_center import draw_pool
+from profs_tf.sampling.hncm.sampler import MinedBatchSampler
 from tests.callbacks.ccp_replay import Replay
 
 C, D, L, K, POOL, STEPS = 6, 3, 5, 2, 4, 3
@@ -251,3 +252,15 @@ def test_what_does_not_go_together_is_refused():
     other.compile("sgd", profs.losses.ChanceConstrainedLoss(profs.losses.ContrastiveLoss(), 4, D))
     with pytest.raises(ValueError, match="`num_classes` of the loss must be the sampler's 5, got 4"):
         fit(other, make_callback(sampler), epochs=1)
+
+
+def test_a_sampler_with_a_memory_is_restored():
+    def sampler():
+        return MinedBatchSampler(TRAIN.labels, 6, 2, seed=3, queries="all", steps_per_projection=1)
+
+    model, callback = make_model(), make_callback(sampler())
+    fit(model, callback, epochs=1)
+    restored = make_callback(sampler())
+    restored.restore(callback.state())
+    fit(model, restored, epochs=1)
+    assert model.steps_taken == 2 * STEPS
