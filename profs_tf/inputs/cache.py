@@ -19,6 +19,7 @@ from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.decoding import naming_unreadable_files
 from profs_tf.inputs.pipeline import evaluation_pipeline
 from profs_tf.inputs.preprocessing import Preprocessing
+from profs_tf.utils.checks import check_one_of
 from profs_tf.utils.files import expanded, write_once
 from profs_tf.utils.memory import free_memory
 
@@ -55,8 +56,7 @@ def cached(
         ValueError: If an argument is invalid, or memory or disk is too small.
         UnreadableImageError: If a file cannot be read.
     """
-    if cache not in CACHES:
-        raise ValueError(f"`cache` must be one of {', '.join(CACHES)}, got {cache!r}.")
+    check_one_of("cache", cache, CACHES)
     if cache == "disk" and not cache_dir:
         raise ValueError("`cache_dir` must name a folder for `cache` disk, got none.")
     if image_list.is_in_memory or cache == "none":

@@ -11,6 +11,7 @@ from typing import Union, cast
 import numpy as np
 
 from profs_tf.utils.array_types import Array, Labels
+from profs_tf.utils.checks import check_count
 from profs_tf.utils.labels import strings_or_integers
 
 # Elements checked together, so that a check needs no copy of the embeddings.
@@ -144,16 +145,6 @@ def class_numbers(
     return numbers[: len(labels)], numbers[len(labels) :]
 
 
-def check_integer(value: object, least: int, argument: str) -> None:
-    """Checks that a value is an integer of at least `least`.
-
-    Raises:
-        ValueError: If it is not.
-    """
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"`{argument}` must be an integer >= {least}, got {value!r}.")
-
-
 def check_ks(ks: Union[int, Iterable[int]], num_candidates: int) -> tuple[int, ...]:
     """Returns the values of K as a tuple of int after checks.
 
@@ -168,7 +159,7 @@ def check_ks(ks: Union[int, Iterable[int]], num_candidates: int) -> tuple[int, .
     if not values:
         raise ValueError("`ks` must hold at least one K, got none.")
     for k in values:
-        check_integer(k, 1, "ks")
+        check_count("ks", k)
         if k > num_candidates:
             raise ValueError(
                 f"`ks` must be <= {num_candidates}, the number of gallery images a query is compared with "

@@ -15,6 +15,7 @@ import numpy as np
 
 from profs_tf.metrics import arguments as inputs
 from profs_tf.utils.array_types import Array, Labels
+from profs_tf.utils.checks import check_count
 
 # Classes drawn together.
 _DRAWN = 1 << 22
@@ -59,8 +60,8 @@ def class_bootstrap(
         raise ValueError(f"`values` must be finite, got {values[~np.isfinite(values)][0]}.")
     if not 0 < confidence < 1:
         raise ValueError(f"`confidence` must be in (0, 1), got {confidence}.")
-    inputs.check_integer(num_resamples, 1, "num_resamples")
-    inputs.check_integer(seed, 0, "seed")
+    check_count("num_resamples", num_resamples)
+    check_count("seed", seed, minimum=0)
     classes, _ = inputs.class_numbers(inputs.check_labels(labels, len(values), of="values"))
     sizes = np.bincount(classes)
     if len(sizes) < 2:

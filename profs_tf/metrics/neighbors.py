@@ -15,6 +15,7 @@ from profs_tf.metrics.exact.embeddings import Centering, EmbeddingSet, fit_cente
 from profs_tf.metrics.exact.matmul import Prepared, block_slices, open_product
 from profs_tf.metrics.exact.top_k import PairScores, TopK, list_candidates
 from profs_tf.utils.array_types import Array, Labels
+from profs_tf.utils.checks import check_count
 from profs_tf.utils.progress import Progress
 from profs_tf.utils.threads import in_threads
 
@@ -219,7 +220,7 @@ def check_k(k: int, num_images: int, own: np.ndarray) -> None:
     Raises:
         ValueError: If k is no integer in [1, N], or in [1, N - 1] if a query is itself in the gallery.
     """
-    inputs.check_integer(k, 1, "k")
+    check_count("k", k)
     most = num_images - bool((own >= 0).any())
     if k > most:
         raise ValueError(

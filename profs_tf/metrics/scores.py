@@ -11,8 +11,9 @@ from absl import logging
 
 from profs_tf.metrics import clustering as clustering_metrics
 from profs_tf.metrics import retrieval
-from profs_tf.metrics.arguments import check_integer, check_ks
+from profs_tf.metrics.arguments import check_ks
 from profs_tf.utils.array_types import Array, Labels
+from profs_tf.utils.checks import check_count
 
 CLUSTERING = ("never", "best", "every_epoch")
 _SPREAD_SAMPLE = 1000
@@ -51,7 +52,7 @@ def evaluate(
         clustering: Whether to cluster the queries for NMI, F1 and AMI; takes far longer than Recall@K. By
             k-means with as many clusters as classes, one start by greedy k-means++, at most 100 iterations
             until one gains no more than 1e-5: these values are those of scikit-learn's default k-means.
-        seed: Of k-means and of the intervals; an integer >= 0.
+        seed: Of k-means and of the intervals; a whole number >= 0.
         progress: Whether to show progress.
 
     Returns:
@@ -101,7 +102,7 @@ def evaluate_in_full(
     num_candidates = len(embeddings) - 1 if gallery_embeddings is None else len(gallery_embeddings)
     # Before the search, which may take minutes.
     check_ks(ks, num_candidates)
-    check_integer(seed, 0, "seed")
+    check_count("seed", seed, minimum=0)
     found = retrieval.evaluate_retrieval(
         embeddings,
         labels,

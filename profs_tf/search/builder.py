@@ -24,6 +24,7 @@ from profs_tf.search.storage import IndexFolder
 from profs_tf.search.writing import publish
 from profs_tf.serving.loaded import SavedEmbedder
 from profs_tf.utils.array_types import Array
+from profs_tf.utils.checks import check_count
 from profs_tf.utils.threads import in_threads
 
 # Given embeddings that are written together.
@@ -45,8 +46,7 @@ def build_index(
     Threads, one for each core, read, decode and embed a few batches each. The batches depend on the pictures
     alone, so an index whose build was killed and continued equals, bit for bit, one built in a single run.
     """
-    if batch_size < 1:
-        raise ValueError(f"`batch_size` must be >= 1, got {batch_size}.")
+    check_count("batch_size", batch_size)
     source, model, folder = source_of(images), SavedEmbedder(embedder), IndexFolder(path)
     identity = {"embedder": model.path, "embedder_sha256": model.sha256, "root": source.root}
     with folder.building(identity, overwrite):

@@ -13,6 +13,7 @@ from profs_tf.search.storage import IndexFolder
 from profs_tf.search.table import ImageTable
 from profs_tf.search.writing import append_images, record_removed
 from profs_tf.serving.loaded import SavedEmbedder
+from profs_tf.utils.checks import check_count
 
 
 def add_to_index(
@@ -25,8 +26,7 @@ def add_to_index(
     progress: bool = False,
 ) -> None:
     """Embeds pictures and appends them to a finished index; see `ImageIndex.add`."""
-    if batch_size < 1:
-        raise ValueError(f"`batch_size` must be >= 1, got {batch_size}.")
+    check_count("batch_size", batch_size)
     folder = IndexFolder(path)
     with folder.changing() as opened:
         manifest, table = opened.manifest, opened.table

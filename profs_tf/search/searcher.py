@@ -15,6 +15,7 @@ from profs_tf.metrics.neighbors import NearestSearch, check_k
 from profs_tf.search.approximate import ApproximateSearch
 from profs_tf.search.faiss_index import open_search
 from profs_tf.search.storage import IndexFolder, OpenedIndex
+from profs_tf.utils.checks import check_one_of
 
 SEARCHES = ("exact", "faiss")
 
@@ -91,9 +92,8 @@ class Searcher:
         ]
 
     def _search(self, search: str, distance: str) -> Union[NearestSearch, ApproximateSearch]:
-        for argument, value, known in (("search", search, SEARCHES), ("distance", distance, DISTANCES)):
-            if value not in known:
-                raise ValueError(f"`{argument}` must be one of {', '.join(known)}, got {value!r}.")
+        check_one_of("search", search, SEARCHES)
+        check_one_of("distance", distance, DISTANCES)
         key = search, distance
         if key not in self._searches and search == "exact":
             removed = np.array(sorted(self._opened.table.removed), np.int64)

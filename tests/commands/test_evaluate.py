@@ -136,7 +136,10 @@ def test_a_gallery_is_searched(tmp_path):
         ),
         (["--embeddings={0}/nan.npy", "--labels={0}/l.txt", "--ks=1"], "--embeddings must be finite"),
         (["--embeddings={0}/e.npy", "--labels={0}/l.txt", "--ks=4"], "--ks must be <= 3"),
-        (["--embeddings={0}/e.npy", "--labels={0}/l.txt", "--ks=0"], "--ks must be an integer >= 1, got 0."),
+        (
+            ["--embeddings={0}/e.npy", "--labels={0}/l.txt", "--ks=0"],
+            "--ks must be a whole number >= 1, got 0",
+        ),
         (["--embeddings={0}/e.npy", "--labels={0}/short.txt", "--ks=1"], "--labels must"),
     ],
 )

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from profs_tf.metrics.arguments import check_embeddings, check_integer, check_ks, check_labels, class_numbers
+from profs_tf.metrics.arguments import check_embeddings, check_ks, check_labels, class_numbers
 
 
 def test_embeddings_are_not_copied_unless_converted():
@@ -32,9 +32,3 @@ def test_ks_become_integers():
     assert check_ks(np.array([1, 3]), 3) == (1, 3)
     assert check_ks(2, 3) == (2,)
     assert all(type(k) is int for k in check_ks(np.array([1, 3]), 3))
-
-
-@pytest.mark.parametrize("value", [0, 1.0, True, "1", None])
-def test_check_integer_refuses(value):
-    with pytest.raises(ValueError, match="`seed` must be an integer >= 1, got"):
-        check_integer(value, 1, "seed")

@@ -67,8 +67,8 @@ def test_of_a_search():
         ({"labels": [0, 0]}, "`labels` must hold at least two classes to draw from, got 1."),
         ({"labels": [0]}, "`labels` must be as many as `values`, got 1 labels for 2"),
         ({"confidence": 1.0}, r"`confidence` must be in \(0, 1\), got 1.0."),
-        ({"seed": 0.5}, "`seed` must be an integer >= 0, got 0.5."),
-        ({"num_resamples": 0}, "`num_resamples` must be an integer >= 1, got 0."),
+        ({"seed": 0.5}, "`seed` must be a whole number >= 0, got 0.5."),
+        ({"num_resamples": 0}, "`num_resamples` must be a whole number >= 1, got 0."),
     ],
 )
 def test_refuses(arguments, message):

@@ -50,7 +50,7 @@ def test_one_class_and_single_images():
 def test_hands_options_on_to_k_means():
     embeddings, labels = groups()
     assert cluster_scores(embeddings, labels, max_iterations=1).iterations == 1
-    with pytest.raises(ValueError, match="`max_iterations` must be an integer >= 1, got 0"):
+    with pytest.raises(ValueError, match="`max_iterations` must be a whole number >= 1, got 0"):
         cluster_scores(embeddings, labels, max_iterations=0)
     with pytest.raises(ValueError, match="`labels` must be as many as `embeddings`, got 599 labels for 600"):
         cluster_scores(embeddings, labels[:-1])

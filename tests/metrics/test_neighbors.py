@@ -157,7 +157,7 @@ def test_blocks_are_kept_only_of_a_small_gallery():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"k": 0}, "`k` must be an integer >= 1, got 0"),
+        ({"k": 0}, "`k` must be a whole number >= 1, got 0"),
         ({"k": 5}, "`k` must be <= 4, the number of images a query is compared with"),
         ({"k": 4, "own": [0, -1]}, "`k` must be <= 3"),
         ({"own": [0]}, "`own` must be 2 integers below 4"),

@@ -116,11 +116,11 @@ def test_refuses_what_it_cannot_search(arguments, message):
     ("ks", "message"),
     [
         ((1, 3), "`ks` must be <= 2, the number of gallery images a query is compared with .* got 3."),
-        ((0,), "`ks` must be an integer >= 1, got 0."),
-        (-1, "`ks` must be an integer >= 1, got -1."),
-        ((1.0,), "`ks` must be an integer >= 1, got 1.0."),
-        ((True,), "`ks` must be an integer >= 1, got True."),
-        (("1",), "`ks` must be an integer >= 1, got '1'."),
+        ((0,), "`ks` must be a whole number >= 1, got 0."),
+        (-1, "`ks` must be a whole number >= 1, got -1."),
+        ((1.0,), "`ks` must be a whole number >= 1, got 1.0."),
+        ((True,), "`ks` must be a whole number >= 1, got True."),
+        (("1",), "`ks` must be a whole number >= 1, got '1'."),
         ((), "`ks` must hold at least one K, got none."),
     ],
 )

@@ -60,7 +60,7 @@ def test_warns_of_a_collapsed_embedding(spread, warned):
     ("arguments", "message"),
     [
         ({"ks": [20]}, "`ks` must be <= 19"),
-        ({"seed": -1}, "`seed` must be an integer >= 0, got -1"),
+        ({"seed": -1}, "`seed` must be a whole number >= 0, got -1"),
     ],
 )
 def test_bad_arguments_are_refused_before_the_search(arguments, message):

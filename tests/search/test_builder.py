@@ -145,7 +145,7 @@ def test_a_second_builder_is_refused_while_the_first_one_works(pictures, embedde
         ({"path": "{0}/other/a.txt"}, NotADirectoryError, "`index` must be a folder"),
         ({"path": "{0}/other/a.txt/index"}, NotADirectoryError, "`index` must be in a folder"),
         ({"path": ""}, ValueError, "`index` must name a folder"),
-        ({"batch_size": 0}, ValueError, "`batch_size` must be >= 1, got 0"),
+        ({"batch_size": 0}, ValueError, "`batch_size` must be a whole number >= 1, got 0"),
     ],
 )
 def test_bad_use_is_refused(change, error, message, pictures, embedders, tmp_path):

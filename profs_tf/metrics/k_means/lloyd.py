@@ -18,6 +18,7 @@ from profs_tf.metrics.exact.matmul import open_product
 from profs_tf.metrics.k_means.assign import NearestCenters
 from profs_tf.metrics.k_means.init import greedy_start, random_start
 from profs_tf.utils.array_types import Array
+from profs_tf.utils.checks import check_count
 from profs_tf.utils.progress import Progress
 
 STARTS = ("k-means++", "random")
@@ -214,10 +215,10 @@ def _check(
     max_iterations: int,
     tolerance: float,
 ) -> None:
-    inputs.check_integer(num_clusters, 1, "num_clusters")
-    inputs.check_integer(seed, 0, "seed")
-    inputs.check_integer(num_starts, 1, "num_starts")
-    inputs.check_integer(max_iterations, 1, "max_iterations")
+    check_count("num_clusters", num_clusters)
+    check_count("seed", seed, minimum=0)
+    check_count("num_starts", num_starts)
+    check_count("max_iterations", max_iterations)
     if num_clusters > len(embeddings):
         raise ValueError(
             f"`num_clusters` must be <= {len(embeddings)}, the number of embeddings, got {num_clusters}."
