@@ -30,7 +30,7 @@ from measuring import in_turn, seconds
 import profs_tf as profs
 from profs_tf import backbones
 from profs_tf.utils.checks import check_count, check_finite_at_least
-from profs_tf.utils.files import check_file_output, write_atomically
+from profs_tf.utils.files import check_file_output, expanded, write_atomically
 
 COLUMNS = (
     "loss",
@@ -61,7 +61,7 @@ def parse_arguments(arguments: list | None = None) -> argparse.Namespace:
     parser.add_argument("--image_size", type=int, default=224, help="side in pixels (default: 224)")
     parser.add_argument("--repeats", type=int, default=9, help="measurements of each (default: 9)")
     parser.add_argument("--target", type=float, default=0.05, help="largest good ratio (default: 0.05)")
-    parser.add_argument("--results", type=Path, help="CSV file to which the lines are added")
+    parser.add_argument("--results", type=expanded, help="CSV file to which the lines are added")
     return parser.parse_args(arguments)
 
 

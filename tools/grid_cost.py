@@ -33,6 +33,7 @@ from profs_tf.datasets.official_split import OfficialDataset
 from profs_tf.datasets.sop import SOP
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.utils.checks import check_finite_above
+from profs_tf.utils.files import expanded
 
 _SETS = {dataset.name: dataset for dataset in (CUB200, CARS196, SOP)}
 _FORWARD_PASSES_OF_A_STEP = 3
@@ -46,7 +47,7 @@ def parse_arguments(arguments: list | None = None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     default = "experiments/grids/paper.yaml"
-    parser.add_argument("--grid", type=Path, default=ROOT / default, help=f"the grid file ({default})")
+    parser.add_argument("--grid", type=expanded, default=ROOT / default, help=f"the grid file ({default})")
     parser.add_argument("--tflops", type=float, default=5.0, help="10^12 operations a second (5)")
     parser.add_argument("--table", metavar="TABLE", help="only the rows of a table of the paper")
     parser.add_argument(

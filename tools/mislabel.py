@@ -21,7 +21,7 @@ from command_line import check_output_file, run_steps
 
 from profs_tf import datasets
 from profs_tf.utils.checks import check_count
-from profs_tf.utils.files import write_atomically
+from profs_tf.utils.files import expanded, write_atomically
 
 
 def parse_arguments(arguments: list | None = None) -> argparse.Namespace:
@@ -34,7 +34,7 @@ def parse_arguments(arguments: list | None = None) -> argparse.Namespace:
     parser.add_argument("--allow_partial_data", action="store_true", help="accept an incomplete copy")
     parser.add_argument("--share", type=float, default=0.2, help="of the training images (default: 0.2)")
     parser.add_argument("--seed", type=int, default=0, help="(default: 0)")
-    parser.add_argument("--output", type=Path, required=True, help="CSV file to write; must not exist")
+    parser.add_argument("--output", type=expanded, required=True, help="CSV file to write; must not exist")
     return parser.parse_args(arguments)
 
 

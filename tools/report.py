@@ -13,14 +13,13 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from pathlib import Path
 
 from command_line import ROOT, check_input_file, check_input_folder, run_steps
 from grid_report import decomposition, plots, tables
 from grid_report.data import ReportData
 from grid_report.page import Page
 
-from profs_tf.utils.files import check_folder_output, write_atomically
+from profs_tf.utils.files import check_folder_output, expanded, write_atomically
 
 # What a grid writes, which may not be there yet unless its flag is given.
 _OF_GRID = {"results": "runs/results.csv", "runs_dir": "runs/grid"}
@@ -33,13 +32,15 @@ def parse_arguments(arguments: list | None = None) -> argparse.Namespace:
     )
     for name, text in (("results", "the CSV of run_grid.py"), ("runs_dir", "folder of the runs")):
         default = _OF_GRID[name]
-        parser.add_argument(f"--{name}", type=Path, help=f"{text} ({default}, which may not be there yet)")
+        parser.add_argument(
+            f"--{name}", type=expanded, help=f"{text} ({default}, which may not be there yet)"
+        )
     for name, default, text in (
         ("output_dir", "runs/report", "folder to write to"),
         ("paper", "experiments/paper_results.csv", "the CSV of the paper's figures"),
         ("grids", "experiments/grids", "folder of the grid files, which define the rows"),
     ):
-        parser.add_argument(f"--{name}", type=Path, default=ROOT / default, help=f"{text} ({default})")
+        parser.add_argument(f"--{name}", type=expanded, default=ROOT / default, help=f"{text} ({default})")
     return parser.parse_args(arguments)
 
 

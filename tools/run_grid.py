@@ -38,7 +38,7 @@ from grid_runs.worker import TRAIN, Worker
 
 from profs_tf.cli.exit_codes import FAILURE, INTERRUPTED
 from profs_tf.runs.factory import load_data
-from profs_tf.utils.files import check_folder_output
+from profs_tf.utils.files import check_folder_output, expanded
 
 
 def parse_arguments(arguments: list | None = None) -> argparse.Namespace:
@@ -46,12 +46,15 @@ def parse_arguments(arguments: list | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument("--grid", required=True, type=Path, help="the grid file")
+    parser.add_argument("--grid", required=True, type=expanded, help="the grid file")
     parser.add_argument(
-        "--runs_dir", type=Path, default=ROOT / "runs/grid", help="folder of the runs' folders (runs/grid)"
+        "--runs_dir",
+        type=expanded,
+        default=ROOT / "runs/grid",
+        help="folder of the runs' folders (runs/grid)",
     )
     parser.add_argument(
-        "--results", type=Path, default=ROOT / "runs/results.csv", help="the CSV (runs/results.csv)"
+        "--results", type=expanded, default=ROOT / "runs/results.csv", help="the CSV (runs/results.csv)"
     )
     parser.add_argument("--jobs", type=int, default=1, help="number of runs trained at the same time (1)")
     parser.add_argument(

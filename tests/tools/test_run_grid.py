@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+import run_grid
 from grid_runs.grid_file import read_grid, selected
 
 from tests.tools.grid_place import GRID, NAMES, ROOT, Place
@@ -58,6 +59,12 @@ def test_checkpoints_of_finished_runs_are_removed_unless_they_are_to_stay(place,
     # What a grid kept that should not have is removed by the next one.
     assert place.run() == 0
     assert not list(place.runs.glob("*/checkpoints"))
+
+
+def test_the_home_folder_may_be_written_as_in_a_shell(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/one")
+    parsed = run_grid.parse_arguments(["--grid=~/grid.yaml", "--runs_dir=~/runs"])
+    assert (str(parsed.grid), str(parsed.runs_dir)) == ("/home/one/grid.yaml", "/home/one/runs")
 
 
 def test_runs_are_selected_by_table_and_setting(monkeypatch):
