@@ -55,7 +55,9 @@ def test_rows_of_a_loss_on_the_cars_differ_in_the_parts_of_profs_only():
     assert {len(configs) for configs in by_loss.values()} == {1}
 
 
-@pytest.mark.parametrize("name", ["cars_part_head", "cars_part_whitened", "cars_part_overfit"])
+@pytest.mark.parametrize(
+    "name", ["cars_part_head", "cars_part_whitened", "cars_part_overfit", "cars_part_finetune"]
+)
 def test_variants_have_the_flags_of_their_parts(name):
     for run, config in configs_of(name).items():
         variant = next(variant for variant in sorted(VARIANTS, key=len)[::-1] if run.row.endswith(variant))
@@ -85,6 +87,10 @@ def test_the_fine_tuning_grid_trains_whole_networks_from_a_whitened_head():
     losses = ("contrastive", "margin", "multi_similarity", "soft_triple")
     assert {(config.loss, config.method, config.seed) for config in configs.values()} == {
         (loss, method, seed) for loss in losses for method in methods for seed in range(3)
+    }
+    assert {run.row for run in configs if run.row.endswith("selection")} == {
+        "contrastive_selection",
+        "margin_selection",
     }
     for config in configs.values():
         assert (config.backbone, config.pretrained, config.train_layers) == (

@@ -4,22 +4,20 @@ import re
 
 import pytest
 from grid_report import decomposition, tables
-from grid_report.data import ReportData
 from grid_report.page import markdown_table
 
+from tests.experiments import summary_tables
 from tests.experiments.grid_configs import ROOT
+from tests.experiments.summary_tables import data_of
 
 DOCS = ROOT / "docs"
-RESULTS = ROOT / "experiments/results"
+OF_CARS = (tables.recall_table, decomposition.verdict_table, decomposition.decomposition_table)
 # Page -> results -> tables that it shows of them; of results by which values were chosen it has a summary.
 SHOWN = {
-    "RESULTS": {
-        "cars_part_whitened": (decomposition.verdict_table,),
-        "cars_part_head": (decomposition.verdict_table, decomposition.decomposition_table),
-    },
     "results_on_cars": {
-        "cars_part_whitened": (tables.recall_table,),
-        "cars_part_head": (tables.recall_table,),
+        "cars_part_whitened": OF_CARS,
+        "cars_part_head": OF_CARS,
+        "cars_part_finetune": OF_CARS[:2],
         "cars_part_overfit": (tables.recall_table, decomposition.decomposition_table),
     },
     "results_on_emoji": {
@@ -27,13 +25,6 @@ SHOWN = {
         "emoji_regimes": (tables.recall_table,),
     },
 }
-
-
-def data_of(name):
-    folder = ROOT / "experiments"
-    return ReportData(
-        RESULTS / f"{name}.csv", ROOT / "no runs", folder / "paper_results.csv", folder / "grids"
-    )
 
 
 def text_of(page):
@@ -51,10 +42,14 @@ def test_figures_are_of_committed_code(name):
 def test_tables_are_those_of_the_report(page, name):
     data, text = data_of(name), text_of(page)
     shown = [kind(data, label) for kind in SHOWN[page][name] for label in data.labels]
-    if page != "RESULTS":
-        shown += [table for table in (tables.curve_table(data, axis) for axis in tables.AXES) if table.is_run]
+    shown += [table for table in (tables.curve_table(data, axis) for axis in tables.AXES) if table.is_run]
     for table in shown:
         assert markdown_table(table) in text, f"docs/{page}.md lacks the table\n{markdown_table(table)}"
+
+
+def test_the_first_page_sums_them_up():
+    for table in (summary_tables.per_loss(), summary_tables.by_part()):
+        assert table in text_of("RESULTS"), f"docs/RESULTS.md lacks the table\n{table}"
 
 
 def test_the_mean_of_the_losses_is_the_report_s():
@@ -68,7 +63,7 @@ def test_the_mean_of_the_losses_is_the_report_s():
 
 
 def test_pictures_are_there():
-    for page in SHOWN:
+    for page in ("RESULTS", *SHOWN):
         names = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text_of(page))
         assert names or page == "results_on_cars"
         assert all((DOCS / name).is_file() for name in names)
