@@ -112,6 +112,12 @@ def all_negatives():
     return [*found, paired_difference(memory, alone).text(signed=True)]
 
 
+def own_negatives():
+    """Returns texts: Recall@1 of the margin and of the contrastive loss where each image has its own."""
+    label = "CARS196-part-whitened"
+    return [estimate(recalls(label, "1", method)).text() for method in ("M-selection", "C-selection")]
+
+
 def costs(loss, queries):
     """Returns texts: percent of an Inception V1 step and megabytes for 100 / 11,318 classes, of 32 images."""
     with open(RESULTS / "loss_costs.csv", newline="") as file:
@@ -154,6 +160,13 @@ def test_the_text_has_what_a_memory_adds():
     words = " ".join(PAGE.read_text("utf-8").split())
     alone, profs, memory = all_negatives()
     assert f"without a memory gives {alone} (with PROFS {profs}), and the memory adds {memory}." in words
+
+
+def test_the_text_has_what_own_negatives_give():
+    words = " ".join(PAGE.read_text("utf-8").split())
+    margin, contrastive = own_negatives()
+    assert f"with `--margin_mining=hard_per_query` has {margin}" in words
+    assert f"`--contrastive_mining=hard_per_query` {contrastive}" in words
 
 
 def test_figures_are_of_committed_code_and_of_test_classes():

@@ -60,7 +60,7 @@ def test_the_command_of_a_data_set_runs_it(data_set):
     arguments = command_in(f"experiments/{data_set}.flags")
     assert parse(arguments).data_dir.startswith("FOLDER_OF_")
     without_folder = [argument for argument in arguments if not argument.startswith("--data_dir=")]
-    assert without_folder == [f"--flagfile=experiments/{data_set}.flags"]
+    assert without_folder == [f"--flagfile=experiments/{data_set}.flags", "--pretrained=FILE"]
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -68,6 +68,8 @@ def test_the_command_of_a_row_runs_it(row):
     arguments = command_in(row_file(row))
     assert arguments == [
         "--flagfile=experiments/cub.flags",
+        "--data_dir=FOLDER",
+        "--pretrained=FILE",
         f"--flagfile={row_file(row)}",
         f"--output_dir=runs/cub_{row}",
     ]
