@@ -4,15 +4,14 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 from absl import flags
 
-from profs_tf.cli import data_flags
+from profs_tf.cli import data_flags, embedding_files
 from profs_tf.cli.command import run
 from profs_tf.cli.flag_types import check_values, define_flag
-from profs_tf.datasets.image_list import ImageList
 from profs_tf.metrics.arguments import check_ks
 from profs_tf.metrics.retrieval import RetrievalResult
 from profs_tf.metrics.scores import evaluate_in_full, format_report, query_and_gallery
@@ -86,6 +85,9 @@ def main(values: flags.FlagValues) -> None:
         least={"batch_size": 1, "seed": 0},
         files=("save_embeddings", "output_json", "class_csv"),
     )
+    if values.save_embeddings:
+        others = [path for path in (values.output_json, values.class_csv) if path]
+        embedding_files.check_saved(values.save_embeddings, others)
     split, name = _embed(values, ks) if values.embedder else _read(values)
     report, found = evaluate_in_full(
         **split,
@@ -112,7 +114,7 @@ def main(values: flags.FlagValues) -> None:
 
 def _embed(values: flags.FlagValues, ks: tuple) -> tuple[dict[str, Any], str]:
     """Returns the embeddings of the chosen split with class names as labels, for `evaluate`, and a title."""
-    for name in ("embeddings", "labels", "gallery_embeddings", "gallery_labels"):
+    for name in embedding_files.FILES:
         if values[name].value:
             raise ValueError(f"`{name}` must be left out with `embedder`, got {values[name].value}.")
     split, config = data_flags.load_chosen_split(values, values.embedder)
@@ -120,25 +122,8 @@ def _embed(values: flags.FlagValues, ks: tuple) -> tuple[dict[str, Any], str]:
     embeddings = embed_with_saved(values.embedder, split, values.batch_size, progress=True)
     labels = np.asarray(split.class_names)[split.labels]
     if values.save_embeddings:
-        _save(Path(values.save_embeddings), embeddings, split)
+        embedding_files.save(values.save_embeddings, embeddings, split)
     return query_and_gallery(embeddings, labels, split.is_query), f"{config.dataset} {values.split}"
-
-
-def _save(path: Path, embeddings: np.ndarray, split: ImageList) -> None:
-    """Writes embeddings as .npy, and beside it the names and labels of the images as .csv."""
-    path = path if path.suffix == ".npy" else path.with_name(f"{path.name}.npy")
-    np.save(path, embeddings)
-    names = range(len(split)) if split.is_in_memory else split.images
-    parts = ["" if split.is_query is None else ("gallery", "query")[int(one)] for one in _queries(split)]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["name", "label", "split"])
-    writer.writerows(zip(names, np.asarray(split.class_names)[split.labels], parts))
-    write_atomically(path.with_suffix(".csv"), text.getvalue())
-
-
-def _queries(split: ImageList) -> np.ndarray:
-    return np.ones(len(split), bool) if split.is_query is None else split.is_query
 
 
 def _read(values: flags.FlagValues) -> tuple[dict[str, Any], str]:
@@ -151,56 +136,8 @@ def _read(values: flags.FlagValues) -> tuple[dict[str, Any], str]:
     unused = [name for name in ("split", "batch_size", "save_embeddings") if values[name].present]
     for name in (*data_flags.given(values), *unused):
         raise ValueError(f"`{name}` must be left out with `embeddings`, got {values[name].value}.")
-    if values.labels.endswith(".csv") and not values.gallery_embeddings:
-        parts = _column(values.labels, "split")
-        is_query = np.asarray([part == "query" for part in parts])
-        if is_query.any():
-            embeddings, labels = _array(values, "embeddings"), _labels(values, "labels")
-            assert embeddings is not None
-            assert labels is not None
-            return query_and_gallery(embeddings, labels, is_query), Path(values.embeddings).name
-    files = {name: _array(values, name) for name in ("embeddings", "gallery_embeddings")}
-    files.update({name: _labels(values, name) for name in ("labels", "gallery_labels")})
-    return files, Path(values.embeddings).name
-
-
-def _array(values: flags.FlagValues, flag: str) -> Optional[np.ndarray]:
-    path = values[flag].value
-    if path is None:
-        return None
-    try:
-        return np.load(path, allow_pickle=False)
-    except OSError as error:
-        raise _not_read(flag, path, error) from error
-    except ValueError as error:
-        raise ValueError(f"`{flag}` must be a .npy file of numbers, got {path}: {error}") from error
-
-
-def _labels(values: flags.FlagValues, flag: str) -> Optional[np.ndarray]:
-    path = values[flag].value
-    if path is None or path.endswith(".npy"):
-        return _array(values, flag)
-    try:
-        if path.endswith(".csv"):
-            return np.asarray(_column(path, "label"))
-        return np.asarray(Path(path).read_text("utf-8-sig").splitlines())
-    except OSError as error:
-        raise _not_read(flag, path, error) from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"`{flag}` must be UTF-8 text or a .npy file, got {path}: {error}.") from error
-
-
-def _column(path: str, name: str) -> list[str]:
-    """Returns a column of a .csv file that `--save_embeddings` wrote."""
-    rows = list(csv.DictReader(io.StringIO(Path(path).read_text("utf-8-sig"))))
-    if not rows or name not in rows[0]:
-        raise ValueError(f"`labels` must have a column {name} if it is a .csv file, got {path}.")
-    return [row[name] for row in rows]
-
-
-def _not_read(flag: str, path: str, error: OSError) -> ValueError:
-    reason = error.strerror or error
-    return ValueError(f"`{flag}` must be a file that can be read, got {path}: {reason}. Check the path.")
+    files = {name: values[name].value for name in embedding_files.FILES}
+    return embedding_files.read(files), Path(values.embeddings).name
 
 
 def _class_table(found: RetrievalResult, ks: tuple[int, ...]) -> str:

@@ -89,6 +89,16 @@ def test_a_gallery_is_searched(tmp_path):
     assert (report["recall@1"], report["recall@2"]) == (0.5, 1.0)  # "b" is as near to the wrong twin
 
 
+def test_labels_of_embed_are_read(tmp_path):
+    """Its shards have name, label and checksum."""
+    np.save(tmp_path / "e.npy", np.eye(4, dtype=np.float32))
+    (tmp_path / "l.csv").write_text("name,label,checksum\n1,a,\n2,a,\n3,b,\n4,b,\n")
+    report = run_evaluate(
+        tmp_path, f"--embeddings={tmp_path}/e.npy", f"--labels={tmp_path}/l.csv", "--ks=1", "--noclustering"
+    )
+    assert report["left_out"] == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -141,6 +151,27 @@ def test_a_gallery_is_searched(tmp_path):
             "--ks must be a whole number >= 1, got 0",
         ),
         (["--embeddings={0}/e.npy", "--labels={0}/short.txt", "--ks=1"], "--labels must"),
+        (["--embeddings={0}/e.npy", "--labels={0}/short.csv", "--ks=1"], "--labels must be as many as"),
+        (
+            ["--embeddings={0}/e.npy", "--labels={0}/parts.csv"],
+            "--labels must have query or gallery in its col",
+        ),
+        (
+            ["--embeddings={0}/e.npy", "--labels={0}/l.csv"],
+            "--labels must have a column label if it is a .csv",
+        ),
+        (["--embeddings={0}/e.npy", "--labels={0}/no.csv"], "--labels must be a file that can be read"),
+        (["--embeddings={0}/empty.npy", "--labels={0}/l.txt"], "--embeddings must be a .npy file of numbers"),
+        (["--embeddings={0}/e.npz", "--labels={0}/l.txt"], "--embeddings must be a .npy file of numbers"),
+        (
+            ["--embeddings={0}/e.npy", "--labels={0}/l.txt", "--gallery_labels={0}/l.txt"],
+            "--gallery_labels must be left out without --gallery_embeddings",
+        ),
+        (["--embedder={0}", "--save_embeddings={0}/l"], "--save_embeddings must leave other files alone"),
+        (
+            ["--embedder={0}", "--save_embeddings={0}/new.npy", "--class_csv={0}/new.csv"],
+            "--save_embeddings must leave other files alone",
+        ),
     ],
 )
 def test_bad_use_is_refused(arguments, message, tmp_path, monkeypatch, capsys):
@@ -148,7 +179,12 @@ def test_bad_use_is_refused(arguments, message, tmp_path, monkeypatch, capsys):
     np.save(tmp_path / "nan.npy", np.full([4, 4], np.nan, np.float32))
     np.save(tmp_path / "pickled.npy", np.array([{}, {}], dtype=object), allow_pickle=True)
     (tmp_path / "l.txt").write_text("a\na\nb\nb\n")
+    np.savez(tmp_path / "e.npz", e=np.eye(4, dtype=np.float32))
+    (tmp_path / "empty.npy").touch()
     (tmp_path / "short.txt").write_text("a\na\nb\n")
+    (tmp_path / "short.csv").write_text("label,split\na,query\na,gallery\nb,gallery\n")
+    (tmp_path / "parts.csv").write_text("label,split\na,query\na,gallery\nb,train\nb,query\n")
+    (tmp_path / "l.csv").write_text("path,class\na,b\n")
     monkeypatch.setattr("sys.argv", ["evaluate", *(argument.format(tmp_path) for argument in arguments)])
     monkeypatch.setattr(command_line, "_start_logging", lambda: None)
     with pytest.raises(SystemExit) as stopped:
