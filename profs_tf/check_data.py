@@ -7,7 +7,7 @@ from absl import flags
 from profs_tf.cli import data_flags
 from profs_tf.cli.command import run
 from profs_tf.cli.exit_codes import FAILURE
-from profs_tf.cli.flag_types import check_values, define_flag
+from profs_tf.cli.flag_types import check_values, define_flag, refuse_without
 from profs_tf.config import Config
 from profs_tf.datasets.audit import duplicates, examine, single_image_classes, summary
 from profs_tf.datasets.class_split import shared_classes
@@ -40,6 +40,8 @@ def define_flags(values: flags.FlagValues) -> None:
 def main(values: flags.FlagValues) -> None:
     """Reads the data set that the flags name, and reports on it."""
     check_values(values, least={"sheet_classes": 1, "seed": 0}, files=("contact_sheet",))
+    if not values.contact_sheet:
+        refuse_without(values, "contact_sheet", "sheet_classes", "seed")
     config = Config(**data_flags.given(values))
     tested = "test" if config.validation_classes is None else "validation"
     splits = dict(zip(("train", tested), load_data(config)))

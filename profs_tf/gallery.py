@@ -106,7 +106,8 @@ def named_queries(text: str, split: ImageList) -> np.ndarray:
     Raises:
         ValueError: If a name is neither an index nor the end of exactly one image's path.
     """
-    if expanded(text).is_file():
+    # Path.is_file would raise for a list that is longer than a name may be.
+    if os.path.isfile(os.path.expanduser(text)):
         names = [line.strip() for line in read_lines("queries", text)]
     else:
         names = split_at_commas([text], lambda name: bool(_matching(name, split)))

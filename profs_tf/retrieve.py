@@ -12,7 +12,7 @@ from absl import flags, logging
 
 from profs_tf.cli import data_flags
 from profs_tf.cli.command import run
-from profs_tf.cli.flag_types import check_values, define_flag, read_lines, split_at_commas
+from profs_tf.cli.flag_types import check_values, define_flag, read_lines, refuse_without, split_at_commas
 from profs_tf.metrics.exact.embeddings import DISTANCES
 from profs_tf.search.answers import as_json, as_table, strip_label
 from profs_tf.search.approximate import import_faiss
@@ -153,21 +153,18 @@ def main(values: flags.FlagValues) -> None:
 
 def _refuse_unused(values: flags.FlagValues, searches: bool, builds: bool) -> None:
     """Raises ValueError for a flag without the one that it belongs to."""
-    owners: list[tuple[tuple[str, ...], str]] = []
     if not searches:
-        owners.append((("k", "search", "exclude_self", "strip"), "query"))
-    if not builds:
-        owners.append((("overwrite",), "folder"))
-    if not (builds or values.add):
-        owners.append((("skip_unreadable", "batch_size"), "folder"))
+        refuse_without(values, "query", "k", "search", "exclude_self", "strip")
+    if not (searches or values.faiss_factory):
+        refuse_without(values, "query", "distance")
     if not values.faiss_factory:
-        owners.append((("faiss_recall", "recall_sample"), "faiss_factory"))
-    for names, owner in owners:
-        for name in names:
-            if values[name].present:
-                raise ValueError(
-                    f"`{name}` must be left out without `{owner}`, got {values[name].value}. Pass both."
-                )
+        refuse_without(values, "faiss_factory", "faiss_recall", "recall_sample")
+    if not builds:
+        refuse_without(values, "folder", "overwrite")
+    if not (builds or values.add):
+        refuse_without(values, "folder", "skip_unreadable", "batch_size")
+    if not (builds or values.add or values.query or values.query_list):
+        refuse_without(values, "query", "embedder")
 
 
 def _build(values: flags.FlagValues) -> ImageIndex:

@@ -13,6 +13,7 @@ takes another's weights. Besides the names, "keras_cv:PRESET" and the path of an
 from __future__ import annotations
 
 import importlib
+import os
 
 from profs_tf.backbones.base import Backbone
 from profs_tf.backbones.keras_cv_preset import from_preset
@@ -59,8 +60,9 @@ def get(name: str) -> Backbone:
             return found
         if name.startswith(_KERAS_CV):
             return from_preset(name[len(_KERAS_CV) :])
-        if is_keras_model(name):
-            return from_file(name)
+        path = os.path.expanduser(name)
+        if is_keras_model(path):
+            return from_file(path)
     raise ValueError(
         f"`backbone` must be one of {', '.join(names())}, {_KERAS_CV}PRESET, the path of a Keras model, or a "
         f"Keras model, got {name!r}."

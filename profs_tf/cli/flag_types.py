@@ -57,8 +57,21 @@ def illegal_value(error: flags.IllegalFlagValueError, values: flags.FlagValues) 
     name, given = str(error)[len("flag --") :].split(": ")[0].split("=", 1)
     choices = getattr(values[name].parser, "enum_values", None)
     rules = {"int": "a whole number", "float": "a number", "bool": "true or false"}
-    rule = f"one of {', '.join(choices)}" if choices else rules[values[name].flag_type()]
+    rule = (
+        f"one of {', '.join(choices)}"
+        if choices
+        else rules.get(values[name].flag_type(), "values separated by commas")
+    )
     return f"--{name} must be {rule}, got {given!r}."
+
+
+def refuse_without(values: flags.FlagValues, owner: str, *names: str) -> None:
+    """Raises ValueError if a flag is set that has no effect without another one, which is not."""
+    for name in names:
+        if values[name].present:
+            raise ValueError(
+                f"`{name}` must be left out without `{owner}`, got {values[name].value}. Pass both."
+            )
 
 
 def is_path(text: str) -> bool:

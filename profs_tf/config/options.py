@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
@@ -235,7 +236,9 @@ class Config(CcpOptions, MethodOptions, DataOptions):
     @property
     def pretrained_weights(self) -> Optional[str]:
         """`pretrained` as backbones take it: None for random weights."""
-        return None if self.pretrained == "none" else self.pretrained
+        if self.pretrained in (None, "none"):
+            return None
+        return os.path.expanduser(self.pretrained)
 
     @property
     def memory_note(self) -> str:

@@ -52,6 +52,9 @@ def from_folder(
 
 
 def _from_parts(root: Path) -> tuple[ImageList, ImageList]:
+    others = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and entry.name not in _PARTS)
+    if others:
+        _LOG.warning("%s: ignored beside train, query and gallery: %s.", root, ", ".join(others))
     train, query, gallery = (list_folder(root / name) for name in ("train", "query", "gallery"))
     labels = [part.class_names[label] for part in (query, gallery) for label in part.labels]
     name = root.resolve().name or str(root)

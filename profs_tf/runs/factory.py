@@ -220,7 +220,9 @@ def _embedder(config: Config, normalize: bool) -> tf.keras.Model:
 
 def build_best_embedder(config: Config, weights: Path) -> tf.keras.Model:
     """Returns the embedder of one replica with the weights that a run kept of its best epoch."""
-    embedder = build_embedder_for(config)
+    # The file of the weights that training started from may be gone.
+    bare = dataclasses.replace(config, pretrained=None, freeze_batch_norm=frozen_batch_norm(config))
+    embedder = build_embedder_for(bare)
     embedder.load_weights(str(weights)).expect_partial()
     return embedder
 

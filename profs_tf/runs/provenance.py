@@ -87,6 +87,7 @@ def _find(folder: str, pretrained: Optional[str], backbone: backbones.Backbone) 
 
 def _is_there(path: str) -> bool:
     """Returns whether there is a file, or a TensorFlow checkpoint whose prefix it is."""
+    path = os.path.expanduser(path)
     return os.path.isfile(path) or bool(glob.glob(f"{glob.escape(path)}.index"))
 
 

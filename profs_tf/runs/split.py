@@ -8,11 +8,12 @@ from profs_tf import datasets
 from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.runs.directory import RunFolder
-from profs_tf.runs.factory import load_data
+from profs_tf.runs.factory import hold_out_for_projections, load_data
 from profs_tf.utils.files import expanded
 
 SPLITS = ("train", "test", "validation")
 # Options that decide which image is in which split.
+_OF_CCP = ("method", "ccp_validation_classes")
 _OF_SPLIT = ("train_classes", "validation_classes", "allow_partial_data")
 
 
@@ -78,7 +79,7 @@ def split_to_evaluate(run: Optional[Config], given: dict[str, Any]) -> RunSplit:
     if not _is_same(run.dataset, given.get("dataset", run.dataset)):
         note = f"The run was trained on {run.dataset}{_listed(run)}; the other data set has its own split."
         return RunSplit(Config(**given), (note,))
-    names = ("dataset", "data_dir", *_OF_SPLIT)
+    names = ("dataset", "data_dir", *_OF_SPLIT, *(_OF_CCP if run.method == "ccp" else ()))
     config = Config(**{**{name: getattr(run, name) for name in names}, **given})
     notes = [f"By the run's configuration: {config.dataset}{_listed(config)}."]
     for name in _OF_SPLIT:
@@ -103,7 +104,7 @@ def load_split(config: Config, split: str) -> SplitImages:
     if split == "test":
         return SplitImages(test, len(datasets.shared_classes(train, test)))
     if split == "train":
-        return SplitImages(train, 0)
+        return SplitImages(hold_out_for_projections(config, train)[0], 0)
     if share is None:
         raise ValueError(
             "`split` validation needs the fraction of the training classes that was held out, got none. "

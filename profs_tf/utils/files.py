@@ -101,6 +101,8 @@ def check_file_output(argument: str, path: Union[str, os.PathLike]) -> None:
     file = expanded(path).absolute()
     if file.is_dir() or not file.parent.is_dir():
         raise ValueError(f"`{argument}` must be a file in a folder that exists, got {path}.")
+    if file.exists() and not file.is_file():
+        raise ValueError(f"`{argument}` must be a regular file, which is replaced, got {path}.")
     if file.exists() and not os.access(file, os.W_OK):
         raise PermissionError(f"`{argument}` must be writable, got {path}: Permission denied.")
     _check_writable(argument, path, file.parent)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-# Names of the files in a group's folder: limit and usage, in bytes.
+# Names of the files in a group's folder: limit and usage, in bytes. Usage includes files that
+# Linux keeps in memory.
 _VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes")
 _VERSION_2 = ("memory.max", "memory.current")
 
@@ -41,6 +42,14 @@ def _left_in_groups(proc: Path, groups: Path) -> Iterator[int]:
         for folder in (group, *group.parents):
             limit, usage = (folder / name for name in files)
             if limit.exists() and limit.read_text().strip() != "max":
-                yield int(limit.read_text()) - int(usage.read_text())
+                yield int(limit.read_text()) - int(usage.read_text()) + _reclaimable(folder, files)
             if folder == root:
                 break
+
+
+def _reclaimable(group: Path, files: tuple[str, str]) -> int:
+    """Returns the bytes of files that were read and that Linux gives up when memory is short."""
+    name = "inactive_file" if files == _VERSION_2 else "total_inactive_file"
+    path = group / "memory.stat"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return next((int(line.split()[1]) for line in lines if line.split()[0] == name), 0)

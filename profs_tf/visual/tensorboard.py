@@ -18,6 +18,7 @@ from PIL import Image
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.decoding import ImageOrPath
 from profs_tf.metrics.neighbors import nearest
+from profs_tf.utils.checks import check_one_of
 from profs_tf.visual.strip import draw_strip
 from profs_tf.visual.thumbnails import square_thumbnail
 
@@ -67,8 +68,7 @@ class EmbeddingBoard:
         Raises:
             ValueError: If `detail` is none of these.
         """
-        if detail not in DETAILS:
-            raise ValueError(f"`detail` must be one of {', '.join(DETAILS)}, got {detail!r}.")
+        check_one_of("detail", detail, DETAILS)
         self._folder = Path(folder)
         self._images = image_list
         self._detail = detail

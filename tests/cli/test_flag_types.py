@@ -43,6 +43,7 @@ def test_only_a_text_that_is_no_path_is_split_at_its_commas(tmp_path):
     [
         ("--k=0", "`k` must be >= 1, got 0."),
         ("--strip={0}/none/s.png", "`strip` must be a file in a folder that exists, got {0}/none/s.png."),
+        ("--strip=/dev/null", "`strip` must be a regular file, which is replaced, got /dev/null."),
         ("--strip=/proc/s.png", "`strip` must be writable, got /proc/s.png: "),
         ("--output={0}/file/x", "`output` must be a folder, got {0}/file/x: {0}/file is a file."),
         ("--output=/proc/x", "`output` must be writable, got /proc/x: "),
@@ -77,6 +78,7 @@ def test_outputs_that_can_be_written_pass(tmp_path):
         ("--rate=a: b", "--rate must be a number, got 'a'."),
         ("--json=ja", "--json must be true or false, got 'ja'."),
         ("--method=c", "--method must be one of a, b, got 'c'."),
+        ('--ks=1,"2', "--ks must be values separated by commas, got '1,\"2'."),
     ],
 )
 def test_illegal_values_are_refused_with_the_legal_ones(argument, message):
@@ -86,6 +88,7 @@ def test_illegal_values_are_refused_with_the_legal_ones(argument, message):
         ("rate", float, 0.1, ()),
         ("json", bool, False, ()),
         ("method", str, "a", ("a", "b")),
+        ("ks", tuple, (1,), ()),
     ):
         define_flag(values, name, kind, default, "Help.", choices)
     with pytest.raises(flags.IllegalFlagValueError) as error:

@@ -144,6 +144,10 @@ def test_folders_of_the_splits_are_recognized(command, folder, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (
+            ["--dataset=emoji", "--seed=1"],
+            "--seed must be left out without --contact_sheet, got 1.",
+        ),
         (["--dataset=nothing"], "--dataset must be one of emoji, cub200"),
         (["--sheet_classes=0"], "--sheet_classes must be >= 1, got 0"),
         (["--seed=-1"], "--seed must be >= 0, got -1"),

@@ -220,6 +220,8 @@ def test_changes_the_index_and_searches_it_by_faiss(indexed, pictures, tmp_path,
             ["--index={1}", "--indexed=0", "--batch_size=8"],
             "--batch_size must be left out without --fo",
         ),
+        (["--index={1}", "--remove=0", "--distance=cosine"], "--distance must be left out without --query"),
+        (["--index={1}", "--indexed=0", "--embedder={0}"], "--embedder must be left out without --query"),
         (["--index={1}", "--indexed=nobody"], "--indexed must be names in the index or indices in 0..59"),
         (["--index={1}", "--indexed=0", "--k=60"], "--k must be <= 59"),
         (

@@ -190,13 +190,17 @@ def test_classes_may_have_sub_folders(files, tmp_path):
     assert len(train) + len(test) == len(files)
 
 
-def test_train_query_and_gallery_split_a_folder(tmp_path):
+def test_train_query_and_gallery_split_a_folder(tmp_path, caplog):
     make(tmp_path, "train/a/1.jpg", "train/b/1.jpg", "query/d/1.jpg", "gallery/c/1.jpg", "gallery/d/2.jpg")
     train, test = datasets.load(f"folder:{tmp_path}")
     assert (train.class_names, test.class_names) == (("a", "b"), ("c", "d"))
     assert relative(test, tmp_path) == ["query/d/1.jpg", "gallery/c/1.jpg", "gallery/d/2.jpg"]
     assert test.is_query.tolist() == [True, False, False]
     assert test.labels.tolist() == [1, 0, 1]
+    assert not caplog.text
+    make(tmp_path, "val/a/2.jpg")
+    assert len(datasets.load(f"folder:{tmp_path}")[0]) == len(train)
+    assert "ignored beside train, query and gallery: val." in caplog.text
     with pytest.raises(ValueError, match="`train_classes` must be left out for a folder with train, query"):
         datasets.from_folder(tmp_path, 0.5)
 

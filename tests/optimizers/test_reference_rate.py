@@ -32,6 +32,9 @@ class OwnSchedule(schedules.LearningRateSchedule):
         (schedules.PiecewiseConstantDecay([3], [0.25, 0.5]), 0.5),
         (schedules.PolynomialDecay(0.0, 10, 0.5), 0.5),
         (OwnSchedule(), None),
+        # They grow without end, as in a search for the rate.
+        (schedules.ExponentialDecay(1e-7, 10, 2.0), None),
+        (schedules.CosineDecayRestarts(1e-7, 10, m_mul=1.5), None),
     ],
     ids=lambda value: type(value).__name__,
 )

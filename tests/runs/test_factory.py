@@ -12,6 +12,8 @@ from profs_tf.config import Config
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.runs.factory import (
+    build_best_embedder,
+    build_embedder_for,
     build_preprocessing,
     build_sampler,
     hold_out_for_projections,
@@ -283,3 +285,13 @@ def test_augmentation_reaches_the_pipeline_and_replaces_the_default_shift():
     assert found == Preprocessing(resize=48, crop=48, shift=0, **asked)
     with pytest.raises(ValueError, match="`shift` must be 0 with `augmentation` random_resized_crop, got 3"):
         build_preprocessing(Config(backbone="conv4", **asked, image_shift=3), EMOJI)
+
+
+def test_the_best_embedder_needs_no_published_weights(tmp_path):
+    config = Config(backbone="efficientnet_lite0", embedding_dim=4, freeze_batch_norm="statistics")
+    embedder = build_embedder_for(config)
+    embedder.save_weights(str(tmp_path / "best"))
+    gone = dataclasses.replace(config, pretrained=str(tmp_path / "gone.pth"), seed=1)
+    images = np.zeros([1, 32, 32, 3], np.float32)
+    best = build_best_embedder(gone, tmp_path / "best")
+    np.testing.assert_array_equal(best(images), embedder(images))

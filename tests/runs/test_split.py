@@ -4,6 +4,7 @@ from PIL import Image
 
 from profs_tf.config import Config
 from profs_tf.runs.directory import RunFolder
+from profs_tf.runs.factory import hold_out_for_projections, load_data
 from profs_tf.runs.split import load_split, run_config_of, split_to_evaluate
 
 
@@ -52,6 +53,15 @@ def test_another_data_set_is_split_as_its_own(table):
     assert config == Config(dataset="emoji")
     assert len(notes) == 1
     assert f"{table} --train_classes=0.7" in notes[0]
+
+
+def test_classes_that_ccp_holds_out_did_not_train(table):
+    run = Config(dataset=table, method="ccp", ccp_validation_classes=0.4)
+    config, _ = split_to_evaluate(run, {})
+    train, held_out = hold_out_for_projections(run, load_data(run)[0])
+    assert (train.num_classes, held_out.num_classes) == (3, 2)
+    assert load_split(config, "train").images.class_names == train.class_names
+    assert classes(config, "test") == [5, 6, 7, 8, 9]
 
 
 def test_held_out_classes_are_a_part_of_their_own(table):

@@ -53,6 +53,12 @@ def test_the_smallest_limit_up_to_the_root_holds(groups, free, system):
     assert free_memory(*system(["0::/a.slice/job"], groups)) == free
 
 
+def test_files_that_linux_would_give_up_are_free(system):
+    proc, root = system(["0::/job"], {"job": (4 * GIB, 3 * GIB)})
+    (root / "job/memory.stat").write_text(f"anon {GIB}\nfile {2 * GIB}\ninactive_file {GIB}\n")
+    assert free_memory(proc, root) == 2 * GIB
+
+
 def test_limits_of_version_1_are_those_of_the_memory_controller(system):
     lines = ["12:cpu,cpuacct:/other", "4:memory:/user/job", "1:name=systemd:/user", "0::/"]
     groups = {
