@@ -100,7 +100,8 @@ class Config(CcpOptions, MethodOptions, DataOptions):
     )
     image_crop: Optional[int] = option(
         None,
-        "Side in pixels of the random (evaluation: central) crop. Default: 224 for files, all in memory.",
+        "Side in pixels of the random (evaluation: central) crop. Default: --image_resize if that is given; "
+        "else 224 for files, all in memory.",
         minimum=1,
     )
     image_aspect: str = option(
