@@ -104,6 +104,7 @@ def _array(flag: str, path: str) -> np.ndarray:
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"`{flag}` must be a .npy file of numbers, got {path}: {error}") from error
     if not isinstance(array, np.ndarray):
+        array.close()
         raise ValueError(
             f"`{flag}` must be a .npy file of numbers, got {path}, an archive of several arrays."
         )

@@ -46,6 +46,7 @@ class Job:
         options: How embeddings are computed and stored.
         in_sample: Bool `[N]`, the images that Recall is measured on; None for none.
         scale: Of int8 codes; None for other types, and before it is known.
+        recall_sample: Number of images, at most, that Recall is measured on.
     """
 
     source: IndexSource
@@ -55,6 +56,7 @@ class Job:
     options: ShardOptions
     in_sample: Optional[np.ndarray] = None
     scale: Optional[float] = None
+    recall_sample: int = 0
 
     @property
     def num_images(self) -> int:
@@ -88,6 +90,7 @@ class Job:
             "root": self.source.root,
             "inputs_sha256": digest.hexdigest(),
             "num_inputs": self.num_images,
+            "recall_sample": self.recall_sample,
             **{name: getattr(self.options, name) for name in ("format", "dtype", "batch_size", "shard_size")},
         }
 

@@ -65,8 +65,16 @@ def write_shards(
     _check(options, num_processes, recall_sample)
     model, folder = SavedEmbedder(embedder), ShardFolder(path)
     in_sample = sample_of_classes(source.classes, recall_sample) if recall_sample else None
-    job = Job(source, model.path, model.sha256, str(folder.path), options, in_sample)
-    with folder.writing({**job.identity(), "recall_sample": recall_sample}, overwrite):
+    job = Job(
+        source,
+        model.path,
+        model.sha256,
+        str(folder.path),
+        options,
+        in_sample,
+        recall_sample=recall_sample,
+    )
+    with folder.writing(job.identity(), overwrite):
         records = folder.records()
         missing = [number for number in range(job.num_shards) if not _is_done(job, number, records)]
         job = dataclasses.replace(job, scale=_scale(job, model, folder))
