@@ -17,7 +17,7 @@ SHOWN = {
     "results_on_cars": {
         "cars_part_whitened": OF_CARS,
         "cars_part_head": OF_CARS,
-        "cars_part_finetune": OF_CARS[:2],
+        "cars_part_finetune": OF_CARS,
         "cars_part_overfit": (tables.recall_table, decomposition.decomposition_table),
     },
     "results_on_emoji": {
