@@ -32,7 +32,8 @@ With --embedder, images go through the embedder's own preprocessing, by the sign
 For an embedder in its run's folder, data set and split are the run's unless flags say otherwise.
 Each image is a query to all others, itself excluded by its index; images whose class has no other
 image are left out and counted; at equal distances, negatives rank first. Embeddings are .npy files,
-float [N, D]; labels are .npy files of integers or strings, or text files with one label a line."""
+float [N, D]; labels are .npy files of integers or strings, text files with one label a line, or .csv
+files with a column label, whose column split may part the rows into query and gallery."""
 
 
 def define_flags(values: flags.FlagValues) -> None:

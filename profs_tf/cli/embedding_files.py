@@ -42,7 +42,9 @@ def check_saved(path: str, others: Sequence[str]) -> None:
     """
     table = saved_paths(path)[1]
     taken = any(os.path.realpath(expanded(other)) == os.path.realpath(table) for other in others)
-    if table.exists() and not taken:
+    if table.is_dir():
+        taken = True
+    elif table.exists() and not taken:
         first = table.read_bytes()[:64].splitlines()[:1]
         taken = first != [",".join(_COLUMNS).encode()]
     if taken:

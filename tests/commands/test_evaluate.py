@@ -4,9 +4,7 @@ import json
 import numpy as np
 import pytest
 
-from profs_tf import evaluate
-from profs_tf.cli import command as command_line
-from tests.commands.run_commands import run_as_typed, run_evaluate
+from tests.commands.run_commands import run_as_typed, run_evaluate, run_in_this_process
 
 
 @pytest.fixture(scope="module")
@@ -185,9 +183,6 @@ def test_bad_use_is_refused(arguments, message, tmp_path, monkeypatch, capsys):
     (tmp_path / "short.csv").write_text("label,split\na,query\na,gallery\nb,gallery\n")
     (tmp_path / "parts.csv").write_text("label,split\na,query\na,gallery\nb,train\nb,query\n")
     (tmp_path / "l.csv").write_text("path,class\na,b\n")
-    monkeypatch.setattr("sys.argv", ["evaluate", *(argument.format(tmp_path) for argument in arguments)])
-    monkeypatch.setattr(command_line, "_start_logging", lambda: None)
-    with pytest.raises(SystemExit) as stopped:
-        command_line.run(evaluate.main, evaluate.define_flags, evaluate.USAGE)
-    assert stopped.value.code == 2
-    assert message.format(tmp_path) in capsys.readouterr().err
+    words = [argument.format(tmp_path) for argument in arguments]
+    done = run_in_this_process("evaluate", monkeypatch, capsys, *words, expected=2)
+    assert message.format(tmp_path) in done.err
