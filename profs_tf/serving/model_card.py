@@ -85,7 +85,7 @@ def model_card(
         f"# {config.backbone} embedder, {config.dataset}\n",
         _training(config, trained, tested, num_shared),
         _figures(trained.metrics, tested),
-        _preprocessing(preprocessing),
+        _preprocessing(preprocessing, trained.test_images.boxes is not None),
         _embeddings(config, trained),
         _files(differences),
         _loading(list(differences)),
@@ -139,7 +139,7 @@ def _figures(reports: Mapping[str, Mapping[str, float]], tested: str) -> str:
     return f"## Figures on the {tested} split, in percent\n\n" + _table(("", *names), rows)
 
 
-def _preprocessing(preprocessing: Preprocessing) -> str:
+def _preprocessing(preprocessing: Preprocessing, boxes: bool) -> str:
     size, crop = preprocessing.resize, preprocessing.crop
     first = {
         "stretch": "",
@@ -158,11 +158,10 @@ def _preprocessing(preprocessing: Preprocessing) -> str:
         ("resize", scaling),
         ("crop", f"the central {crop} x {crop} pixels"),
     ]
-    return (
-        "## Preprocessing\n\n"
-        + _table(("", ""), rows)
-        + "\nEvery format includes it: pass pictures of any size.\n"
-    )
+    included = "Every format includes it: pass pictures of any size."
+    if boxes:
+        included += " Training and evaluation saw the data's bounding boxes, cut out first: pass such cuts."
+    return f"## Preprocessing\n\n{_table(('', ''), rows)}\n{included}\n"
 
 
 def _embeddings(config: Config, trained: Trained) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.visual.thumbnails import label_font, square_thumbnail
+from profs_tf.visual.thumbnails import label_font, picture_of, square_thumbnail
 
 _COLUMNS = 8
 _SIZE = 96
@@ -48,7 +48,7 @@ def draw_contact_sheet(
         chosen = random.permutation(images)[:_COLUMNS]
         for column, index in enumerate(chosen):
             corner = (_GAP + column * (_SIZE + _GAP), top + _TITLE_HEIGHT)
-            sheet.paste(_thumbnail(image_list, index), corner)
+            sheet.paste(square_thumbnail(picture_of(image_list, index), _SIZE), corner)
     sheet.save(path, "PNG")
 
 
@@ -62,8 +62,3 @@ def _draw_classes(
     ]
     chosen = np.random.default_rng([seed, 1]).permutation(len(every))[:num_classes]
     return [every[index] for index in sorted(chosen)]
-
-
-def _thumbnail(image_list: ImageList, index: int) -> Image.Image:
-    box = None if image_list.boxes is None else image_list.boxes[index]
-    return square_thumbnail(image_list.images[index], _SIZE, box)

@@ -11,7 +11,7 @@ import io
 import json
 import re
 from importlib import resources
-from typing import Any, Optional
+from typing import Any
 
 import numpy as np
 
@@ -167,15 +167,14 @@ def _images(image_list: ImageList, shown: np.ndarray) -> list[dict[str, Any]]:
     def describe(index: int) -> dict[str, Any]:
         picture = image_list.images[index]
         name = f"image {index}" if isinstance(picture, np.ndarray) else re.split(r"[/\\]", picture)[-1]
-        box = None if image_list.boxes is None else image_list.boxes[index]
-        return {"name": name, "class": int(image_list.labels[index]), "uri": _data_uri(picture, box)}
+        return {"name": name, "class": int(image_list.labels[index]), "uri": _data_uri(picture)}
 
     return list(in_threads(describe, shown.tolist()))
 
 
-def _data_uri(picture: ImageOrPath, box: Optional[np.ndarray]) -> str:
-    image = thumbnail(picture, THUMBNAIL_SIZE, box, enlarge=False)
-    image = square_thumbnail(picture, THUMBNAIL_SIZE, box) if image is None else image
+def _data_uri(picture: ImageOrPath) -> str:
+    image = thumbnail(picture, THUMBNAIL_SIZE, enlarge=False)
+    image = square_thumbnail(picture, THUMBNAIL_SIZE) if image is None else image
     stream = io.BytesIO()
     image.save(stream, "JPEG", quality=_QUALITY)
     return f"data:image/jpeg;base64,{base64.b64encode(stream.getvalue()).decode('ascii')}"

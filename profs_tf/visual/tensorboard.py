@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Union
 
@@ -16,11 +15,10 @@ import tensorflow as tf
 from PIL import Image
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.inputs.decoding import ImageOrPath
 from profs_tf.metrics.neighbors import nearest
 from profs_tf.utils.checks import check_one_of
 from profs_tf.visual.strip import draw_strip
-from profs_tf.visual.thumbnails import square_thumbnail
+from profs_tf.visual.thumbnails import picture_of, square_thumbnail
 
 DETAILS = ("none", "scalars", "full")
 _SAMPLE = 1000
@@ -114,7 +112,7 @@ class EmbeddingBoard:
         names = [self._images.class_names[label] for label in self._images.labels[chosen]]
         lines = "".join(" ".join(name.split()) + "\n" for name in names)
         (folder / "classes.tsv").write_text(lines, "utf-8")
-        sprite([self._images.images[index] for index in chosen], _SPRITE_SIZE).save(folder / "sprite.png")
+        sprite(self._images, chosen, _SPRITE_SIZE).save(folder / "sprite.png")
         config = _CONFIG.format(folder=_FOLDER, size=_SPRITE_SIZE)
         (self._folder / "projector_config.pbtxt").write_text(config, "utf-8")
 
@@ -124,10 +122,10 @@ class EmbeddingBoard:
         rows = []
         for query, query_neighbors, query_distances in zip(queries, neighbors, distances):
             label = self._images.labels[query]
-            row = [(self._images.images[query], self._images.class_names[label])]
+            row = [(picture_of(self._images, query), self._images.class_names[label])]
             for index, distance in zip(query_neighbors, query_distances):
                 mark = "\N{CHECK MARK}" if self._images.labels[index] == label else "\N{BALLOT X}"
-                row.append((self._images.images[index], f"{mark} {distance:.3f}"))
+                row.append((picture_of(self._images, index), f"{mark} {distance:.3f}"))
             rows.append(row)
         file = io.BytesIO()
         draw_strip(rows, file)
@@ -186,16 +184,17 @@ def pair_distances(embeddings: np.ndarray, labels: np.ndarray) -> tuple[np.ndarr
     return distances[same], distances[~same]
 
 
-def sprite(pictures: Sequence[ImageOrPath], size: int) -> Image.Image:
+def sprite(image_list: ImageList, chosen: np.ndarray, size: int) -> Image.Image:
     """Returns a square sheet of thumbnails, row by row, as TensorBoard's projector expects it.
 
     Args:
-        pictures: Paths of files, or uint8 [H, W, 3].
+        image_list: The images.
+        chosen: int [n], which of them are shown.
         size: Of each thumbnail, in pixels.
     """
-    columns = int(np.ceil(np.sqrt(len(pictures))))
+    columns = int(np.ceil(np.sqrt(len(chosen))))
     sheet = Image.new("RGB", (columns * size, columns * size), "white")
-    for number, picture in enumerate(pictures):
+    for number, index in enumerate(chosen):
         row, column = divmod(number, columns)
-        sheet.paste(square_thumbnail(picture, size), (column * size, row * size))
+        sheet.paste(square_thumbnail(picture_of(image_list, index), size), (column * size, row * size))
     return sheet

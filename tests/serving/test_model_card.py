@@ -89,6 +89,13 @@ def test_changes_without_normalization_scaling_evaluation_and_method():
     assert "tflite" not in text
 
 
+def test_says_that_bounding_boxes_were_cut_out():
+    boxes = np.tile(np.array([0, 0, 1, 1], np.float32), (9, 1))
+    boxed = dataclasses.replace(TRAINED.test_images, boxes=boxes)
+    assert "saw the data's bounding boxes, cut out first" in card(test_images=boxed)
+    assert "bounding boxes" not in card()
+
+
 def test_opens_with_the_metrics_that_the_hub_reads():
     found = yaml.safe_load(card().split("---\n")[1])
     (result,) = found["model-index"][0]["results"]

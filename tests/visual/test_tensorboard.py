@@ -12,6 +12,7 @@ from scipy.spatial.distance import pdist
 from profs_tf.datasets.image_list import ImageList
 from profs_tf.visual import tensorboard
 from profs_tf.visual.tensorboard import EmbeddingBoard, pair_distances, sample_by_class, sprite
+from profs_tf.visual.thumbnails import square_thumbnail
 
 RANDOM = np.random.default_rng(0)
 LABELS = np.repeat(np.arange(6), 5)
@@ -118,6 +119,22 @@ def test_files_and_two_images_can_be_shown(tmp_path):
     assert set(summaries(tmp_path / "board")) == {"distances/positive", "nearest"}
 
 
+def test_bounding_boxes_are_cut_out(tmp_path, monkeypatch):
+    shown, draw = [], tensorboard.draw_strip
+    monkeypatch.setattr(tensorboard, "draw_strip", lambda rows, file: (shown.extend(rows), draw(rows, file)))
+    pictures = np.random.default_rng(0).integers(0, 256, [2, 20, 20, 3], dtype=np.uint8)
+    boxes = np.array([[0, 0, 5, 5], [10, 10, 10, 10]], np.float32)
+    board = board_in(tmp_path, ImageList.from_labels(pictures, [0, 0], boxes=boxes), "full")
+    board.write(0, EMBEDDINGS[:2])
+    [(query, _), (neighbor, _)] = shown[0]
+    np.testing.assert_array_equal(query, pictures[0, :5, :5])
+    np.testing.assert_array_equal(neighbor, pictures[1, 10:, 10:])
+    board.write_projector(EMBEDDINGS[:2])
+    with Image.open(next(tmp_path.rglob("sprite.png"))) as sheet:
+        expected = square_thumbnail(pictures[0, :5, :5], 32)
+        np.testing.assert_array_equal(np.asarray(sheet)[:32, :32], np.asarray(expected))
+
+
 @given(st.integers(2, 12), st.integers(0, 2**31))
 def test_pair_distances_are_scipys(size, seed):
     random = np.random.default_rng(seed)
@@ -151,7 +168,8 @@ def test_samples_take_whole_classes(labels, size, per_class):
 
 
 def test_a_sprite_shows_pictures_row_by_row():
-    pictures = [np.full([4, 4, 3], value, np.uint8) for value in (10, 20, 30)]
-    sheet = np.asarray(sprite(pictures, 4))[..., 0]
+    pictures = np.stack([np.full([4, 4, 3], value, np.uint8) for value in (10, 40, 20, 30)])
+    images = ImageList.from_labels(pictures, [0, 0, 0, 0])
+    sheet = np.asarray(sprite(images, np.array([0, 2, 3]), 4))[..., 0]
     assert sheet.shape == (8, 8)
     assert [sheet[2, 2], sheet[2, 6], sheet[6, 2], sheet[6, 6]] == [10, 20, 30, 255]
