@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from profs_tf.inputs.pipeline import train_pipeline
     from profs_tf.inputs.preprocessing import Preprocessing
     from profs_tf.models.embedder import build_embedder
+    from profs_tf.models.head_init import whiten_head
     from profs_tf.models.profs_model import ProfsModel
     from profs_tf.optimizers.head_adam import head_adam
     from profs_tf.sampling.batch_sampler import BatchSampler
@@ -53,6 +54,7 @@ _HOMES = {
     "metrics": None,
     "save_embedder": "profs_tf.serving.saved_model",
     "train_pipeline": "profs_tf.inputs.pipeline",
+    "whiten_head": "profs_tf.models.head_init",
 }
 
 __all__ = [
@@ -73,6 +75,7 @@ __all__ = [
     "metrics",
     "save_embedder",
     "train_pipeline",
+    "whiten_head",
 ]
 
 

