@@ -26,7 +26,16 @@ VARIANTS = {
     "pull": ("proximal", None, 1e-3),
     "ccp": ("ccp", None, 1e-3),
 }
-WHITENED = ("cars_part_whitened", "cars_part_whitened_tuning", *CONDITIONS)
+WHITENED = ("cars_part_whitened", "cars_part_whitened_tuning", "cars_part_readings", *CONDITIONS)
+# Reading of PROFS -> what differs from the default.
+READINGS = {
+    "equation 4.6": {"loss_options": {"mining": "all", "trainable_boundary": False}},
+    "no pairs of representatives": {"representative_pairs": False},
+    "cyclic representatives": {"representative_draw": "cyclic"},
+    "one augmentation": {"fix_representative_augmentation": True},
+    "classes in rounds": {"class_draw": "rounds"},
+    "plateau": {"projection_end": "plateau"},
+}
 
 
 @pytest.mark.parametrize("path", CARS, ids=lambda path: path.stem)
@@ -79,6 +88,21 @@ def test_axes_have_their_values(name, option, values):
     for config in configs_of(name).values():
         by_value.setdefault(getattr(config, option), []).append(config)
     assert {10 if value is None else value for value in by_value} == values
+
+
+def test_readings_differ_from_the_default_in_what_they_say():
+    configs = configs_of("cars_part_readings")
+    defaults = {run.seed: config for run, config in configs.items() if not run.setting}
+    whitened = {run.name: config for run, config in configs_of("cars_part_whitened").items()}
+    for run, config in configs.items():
+        default = defaults[run.seed]
+        changes = READINGS[run.setting.removeprefix("reading=")] if run.setting else {}
+        options = {**default.loss_options, **changes.get("loss_options", {})}
+        changed = dataclasses.replace(default, **{**changes, "loss_options": options})
+        assert dataclasses.replace(config, output_dir=default.output_dir) == changed
+        if not run.setting:
+            assert config == whitened[run.name]
+    assert {run.setting for run in configs} == {"", *(f"reading={name}" for name in READINGS)}
 
 
 def test_the_fine_tuning_grid_trains_whole_networks_from_a_whitened_head():

@@ -159,14 +159,15 @@ def test_figures_in_conditions_are_measured(name):
 def test_the_text_has_what_a_memory_adds():
     words = " ".join(PAGE.read_text("utf-8").split())
     alone, profs, memory = all_negatives()
-    assert f"without a memory gives {alone} (with PROFS {profs}), and the memory adds {memory}." in words
+    assert f"without a memory, `--contrastive_mining=all` gives {alone} (with PROFS {profs};" in words
+    assert f"and the memory adds {memory}." in words
 
 
 def test_the_text_has_what_own_negatives_give():
     words = " ".join(PAGE.read_text("utf-8").split())
     margin, contrastive = own_negatives()
     assert f"with `--margin_mining=hard_per_query` has {margin}" in words
-    assert f"`--contrastive_mining=hard_per_query` {contrastive}" in words
+    assert f"`hard_per_query` {contrastive})" in words
 
 
 def test_figures_are_of_committed_code_and_of_test_classes():

@@ -20,6 +20,7 @@ def test_there_is_a_grid_for_the_tables_and_for_each_figure():
         "cars_part_hncm",
         "cars_part_overfit",
         "cars_part_proximal",
+        "cars_part_readings",
         "cars_part_small_batch",
         "cars_part_steps",
         "cars_part_tuning",

@@ -11,7 +11,12 @@ from tests.experiments.grid_configs import ROOT
 from tests.experiments.summary_tables import data_of
 
 DOCS = ROOT / "docs"
-OF_CARS = (tables.recall_table, decomposition.verdict_table, decomposition.decomposition_table)
+OF_CARS = (
+    tables.recall_table,
+    decomposition.verdict_table,
+    tables.difference_table,
+    decomposition.decomposition_table,
+)
 # Page -> results -> tables that it shows of them; of results by which values were chosen it has a summary.
 SHOWN = {
     "results_on_cars": {

@@ -5,7 +5,7 @@ import pytest
 import yaml
 from grid_report import decomposition, plots, tables
 from grid_report.data import ReportData, _read_families
-from grid_report.statistics import estimate, paired_difference
+from grid_report.statistics import Estimate, estimate, paired_difference, significant_together
 from scipy import stats
 
 from tests.tools.report_place import RECALLS, ROOT, lines, read, table_cells, write
@@ -17,6 +17,7 @@ def test_intervals_are_scipy_s():
     low, high = stats.t.interval(0.95, 3, loc=np.mean(values), scale=stats.sem(values))
     assert (found.mean - found.half_width, found.mean + found.half_width) == pytest.approx((low, high))
     assert found.count == 4
+    assert found.p_value == pytest.approx(stats.ttest_1samp(values, 0.0).pvalue)
 
 
 def test_intervals_by_hand():
@@ -25,6 +26,8 @@ def test_intervals_by_hand():
     assert estimate([1.0, 2.0, 3.0]).text() == "2.00 ± 2.48"
     assert estimate([-0.5]).text(signed=True) == "-0.50"
     assert estimate([7.0]).half_width is None
+    assert estimate([7.0]).p_value is None
+    assert [estimate([value] * 3).p_value for value in (0.0, 2.0)] == [1.0, 0.0]
     assert estimate([]) is None
 
 
@@ -37,19 +40,32 @@ def test_differences_are_paired_by_seed():
     assert paired_difference({0: 1.0}, {1: 1.0}) is None
 
 
-def test_the_mean_of_the_losses_counts_each_loss_once(tmp_path):
-    # Contrastive: +2.83 of three pairs, as above. Multi-similarity: one pair, +1.
+def test_differences_are_significant_together_by_holm_s_rule():
+    # 0.05 / 4, / 3 and / 2 are 0.0125, 0.0167 and 0.025: the third is above, so the fourth is not named.
+    values = [0.03, 0.011, None, 0.04, 0.016]
+    found = [None if value is None else Estimate(1.0, 1.0, 9, value) for value in values]
+    assert significant_together(found) == [False, True, False, False, True]
+    assert significant_together([Estimate(1.0, None, 1), None]) == [False, False]
+
+
+def test_the_mean_of_the_losses_is_over_the_seeds_that_all_have(tmp_path):
+    # Contrastive: +3, +2.5 and +3, as above. Multi-similarity: +1 and +0.2, of the first two seeds.
     rows = lines()
-    for method, percent in (("MS", 60.0), ("MS-PROFS", 61.0)):
-        rows.append({**rows[0], "method": method, "percent": str(percent), "run": method})
+    for method, percents in (("MS", (60.0, 60.0)), ("MS-PROFS", (61.0, 60.2))):
+        for seed, percent in enumerate(percents):
+            changes = {"method": method, "seed": str(seed), "percent": str(percent), "run": f"{method}{seed}"}
+            rows.append({**rows[0], **changes})
     write(tmp_path, rows)
     data = read(tmp_path)
     cells = table_cells(
         tables.difference_table(data, "emoji"), loss=tables.MEAN_OF_LOSSES, difference="PROFS - baseline"
     )
-    low, high = stats.t.interval(0.95, 1, loc=11.5 / 6, scale=stats.sem([17 / 6, 1.0]))
-    assert cells["R@1"] == f"{11.5 / 6:+.2f} ± {(high - low) / 2:.2f}"
-    assert (cells["pairs"], cells["paper R@1 SOP"]) == ("2", tables.UNKNOWN)
+    by_seed = [(3.0 + 1.0) / 2, (2.5 + 0.2) / 2]
+    low, high = stats.t.interval(0.95, 1, loc=np.mean(by_seed), scale=stats.sem(by_seed))
+    assert cells["R@1"] == f"{np.mean(by_seed):+.2f} ± {(high - low) / 2:.2f}"
+    # NMI is there of the contrastive loss alone.
+    assert (cells["pairs"], cells["paper R@1 SOP"]) == ("3", tables.UNKNOWN)
+    assert tables.mean_difference(read(tmp_path), "emoji", "R@1", "selection", "baseline") is None
 
 
 def test_other_settings_are_paired_within_themselves(tmp_path):
@@ -147,24 +163,31 @@ def test_the_parts_of_profs_are_told_apart(tmp_path):
         ("contrastive", "pull", "PROFS - reuse", "3"),
         ("contrastive", "pull alone", "pull - baseline", "3"),
         ("contrastive", "M = 1, no pull", "representatives - baseline", "3"),
+        ("contrastive", "all but selection", "PROFS - selection", "3"),
     ]
-    for row, (one, other) in zip(
-        table.rows,
-        [
-            (PARTIAL["selection"], RECALLS["Contrastive-Hard", "baseline", ""]),
-            (PARTIAL["representatives"], PARTIAL["selection"]),
-            (PARTIAL["reuse"], PARTIAL["representatives"]),
-            (RECALLS["C-PROFS", "profs", ""], PARTIAL["reuse"]),
-            (PARTIAL["pull"], RECALLS["Contrastive-Hard", "baseline", ""]),
-            (PARTIAL["representatives"], RECALLS["Contrastive-Hard", "baseline", ""]),
-        ],
-    ):
-        interval = stats.ttest_rel(one, other).confidence_interval(0.95)
+    texts, p_values = [], []
+    for one, other in [
+        (PARTIAL["selection"], RECALLS["Contrastive-Hard", "baseline", ""]),
+        (PARTIAL["representatives"], PARTIAL["selection"]),
+        (PARTIAL["reuse"], PARTIAL["representatives"]),
+        (RECALLS["C-PROFS", "profs", ""], PARTIAL["reuse"]),
+        (PARTIAL["pull"], RECALLS["Contrastive-Hard", "baseline", ""]),
+        (PARTIAL["representatives"], RECALLS["Contrastive-Hard", "baseline", ""]),
+        (RECALLS["C-PROFS", "profs", ""], PARTIAL["selection"]),
+    ]:
+        test = stats.ttest_rel(one, other)
         mean = np.mean(np.subtract(one, other))
-        assert row[table.header.index("R@1")] == f"{mean:+.2f} ± {interval.high - mean:.2f}"
+        texts.append(f"{mean:+.2f} ± {test.confidence_interval(0.95).high - mean:.2f}")
+        p_values.append(test.pvalue)
+    # Holm's adjusted values: the largest so far of each value times the number of those not below it.
+    order = np.argsort(p_values)
+    adjusted = np.maximum.accumulate(np.sort(p_values) * np.arange(len(order), 0, -1))
+    marked = {index for index, value in zip(order, adjusted) if value <= 0.05}
+    expected = [text + (" *" if index in marked else "") for index, text in enumerate(texts)]
+    assert [row[table.header.index("R@1")] for row in table.rows] == expected
     assert plots.parts(data, "emoji", "light").startswith(b"\x89PNG")
     cells = table_cells(decomposition.verdict_table(data, "emoji"), loss="contrastive")
-    assert cells["PROFS - baseline, R@1"] == "helps: +2.83 ± 0.72"
+    assert cells["PROFS - baseline, R@1"] == "helps: +2.83 ± 0.72 *"
     # What no axis varies is one setting; M and lambda have curves.
     assert len(decomposition.verdict_table(data, "emoji").rows) == 1
 
@@ -175,7 +198,6 @@ def test_the_parts_of_profs_are_told_apart(tmp_path):
         ([1.0, 2.0, 3.0], "undecided at this power: +2.00 ± 2.48"),
         ([-1.0, -1.1, -1.2], "hurts: -1.10 ± 0.25"),
         ([4.0], "undecided at this power: +4.00"),
-        ([], tables.NOT_RUN),
     ],
 )
 def test_a_verdict_needs_an_interval_that_leaves_out_zero(values, text):

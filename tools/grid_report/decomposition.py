@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from grid_report.data import ReportData
-from grid_report.statistics import Estimate
+from grid_report.statistics import Estimate, significant_together
 from grid_report.tables import (
     LAST_RECALL,
     NOT_RUN,
     VARIANT_NAMES,
     Table,
-    counts_and_texts,
     difference,
     last_note,
     settings_of,
@@ -17,7 +18,7 @@ from grid_report.tables import (
 from grid_runs.grid_file import DEFAULT_SETTING
 
 # A part -> (the variant that has it, those without it: the first that the grid files define for the loss).
-# From selection to mining they are the steps from the baseline to PROFS + HNCM; the last two stand alone.
+# From selection to mining they are the steps from the baseline to PROFS + HNCM; the last three stand alone.
 PARTS = {
     "selection": ("selection", ("baseline",)),
     "representatives": ("representatives", ("selection", "baseline")),
@@ -26,14 +27,17 @@ PARTS = {
     "mining": ("profs_hncm", ("profs",)),
     "pull alone": ("pull", ("baseline",)),
     "M = 1, no pull": ("representatives", ("baseline",)),
+    "all but selection": ("profs", ("selection",)),
 }
 _PARTS_NOTE = (
     "Percentage points; runs with the same seed are paired; mean ± half of the 95 % interval (Student's t). "
     "selection: each image of an ordinary batch takes its own hardest negatives. representatives: only one "
     "image per class acts as a query, drawn anew for every batch. reuse: for M batches the same one. pull: "
     "the proximal penalty, in PROFS; alone: on ordinary batches. mining: HNCM. M = 1, no pull: selection and "
-    "representatives together."
+    "representatives together. all but selection: representatives, reuse and pull together."
 )
+_MARK = " *"
+_MARK_NOTE = " *: it differs from 0 after Holm's correction for the rows of its column, too."
 HELPS, HURTS, UNDECIDED = "helps", "hurts", "undecided at this power"
 
 
@@ -68,7 +72,7 @@ def is_decomposed(differences: list) -> bool:
 def decomposition_table(data: ReportData, label: str) -> Table:
     """Returns what each part of PROFS changes, of the losses and settings with runs of such parts."""
     metrics = [name for name in ("R@1", LAST_RECALL, "NMI", "F1") if name in data.metrics(label)]
-    rows = []
+    names, found = [], []
     for family, variants in data.families.items():
         for setting in settings_of(data, label, variants.values()):
             by_metric = [part_differences(data, variants, label, metric, setting) for metric in metrics]
@@ -76,12 +80,17 @@ def decomposition_table(data: ReportData, label: str) -> Table:
                 continue
             for of_metrics in zip(*by_metric):
                 part, text, _ = of_metrics[0]
-                names = [family.replace("_", " "), setting or DEFAULT_SETTING, part, text]
-                rows.append([*names, *counts_and_texts([found for *_, found in of_metrics])])
+                names.append([family.replace("_", " "), setting or DEFAULT_SETTING, part, text])
+                found.append([item for *_, item in of_metrics])
+    rows = _rows(names, found, lambda item: item.text(signed=True))
     header = ["loss", "setting", "part", "difference", "pairs", *metrics]
     title = f"{label}: which part of PROFS changes the results"
     return Table(
-        title, _PARTS_NOTE + last_note(metrics), header, rows or [[NOT_RUN] * len(header)], bool(rows)
+        title,
+        _PARTS_NOTE + _MARK_NOTE + last_note(metrics),
+        header,
+        rows or [[NOT_RUN] * len(header)],
+        bool(rows),
     )
 
 
@@ -89,32 +98,47 @@ def verdict_table(data: ReportData, label: str) -> Table:
     """Returns per loss whether PROFS, without and with class mining, helps, hurts, or neither is shown."""
     metrics = [name for name in ("R@1", LAST_RECALL) if name in data.metrics(label)]
     compared = [(variant, metric) for variant in ("profs", "profs_hncm") for metric in metrics]
-    rows = []
+    names, found = [], []
     for family, variants in data.families.items():
         for setting in settings_of(data, label, variants.values()):
-            found = [
+            ours = [
                 difference(data, variants, label, metric, variant, "baseline", setting)
                 for variant, metric in compared
             ]
-            if any(found):
-                counts = max(item.count for item in found if item)
-                names = [family.replace("_", " "), setting or DEFAULT_SETTING, str(counts)]
-                rows.append([*names, *(verdict(item) for item in found)])
+            if any(ours):
+                names.append([family.replace("_", " "), setting or DEFAULT_SETTING])
+                found.append(ours)
+    rows = _rows(names, found, verdict)
     header = ["loss", "setting", "pairs"]
     header += [f"{_name(variant)} - baseline, {metric}" for variant, metric in compared]
     note = (
         "Helps or hurts: the 95 % interval of the paired difference is above or below 0. Each interval "
         "stands alone: of twenty such statements about no effect, one is expected to be wrong."
+        + _MARK_NOTE
         + last_note(metrics)
     )
     title = f"{label}: does PROFS help?"
     return Table(title, note, header, rows or [[NOT_RUN] * len(header)], bool(rows))
 
 
-def verdict(found: Estimate | None) -> str:
+def _rows(names: list, found: list, text_of: Callable[[Estimate], str]) -> list:
+    """Returns names, the most pairs, and texts of rows of `Estimate` or None, marked by column."""
+    marked = zip(*(significant_together(list(column)) for column in zip(*found)))
+    return [
+        [
+            *of_row,
+            str(max((item.count for item in items if item), default=0)),
+            *(
+                (text_of(item) if item else NOT_RUN) + (_MARK if mark else "")
+                for item, mark in zip(items, marks)
+            ),
+        ]
+        for of_row, items, marks in zip(names, found, marked)
+    ]
+
+
+def verdict(found: Estimate) -> str:
     """Returns "helps: +1.37 ± 0.24", by the interval of a difference; undecided without an interval."""
-    if found is None:
-        return NOT_RUN
     word = UNDECIDED
     if found.half_width is not None and abs(found.mean) > found.half_width:
         word = HELPS if found.mean > 0 else HURTS

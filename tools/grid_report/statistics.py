@@ -1,4 +1,4 @@
-"""Means over seeds and their 95 % intervals, by Student's t."""
+"""Means over seeds with their 95 % intervals, by Student's t, and which of many differ from zero."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ class Estimate:
         mean: Of the values.
         half_width: Half of the interval's width; None for fewer than two values.
         count: Number of values.
+        p_value: Of a mean of zero, two-sided; None for fewer than two values.
     """
 
     mean: float
     half_width: Optional[float]
     count: int
+    p_value: Optional[float] = None
 
     def text(self, signed: bool = False) -> str:
         """Returns "53.58 ± 0.71", or the mean alone if there is no interval."""
@@ -39,24 +41,43 @@ def estimate(values: list) -> Optional[Estimate]:
     """
     if not values:
         return None
-    count = len(values)
-    half_width = None
-    if count > 1:
-        quantile = stats.t.ppf((1 + CONFIDENCE) / 2, count - 1)
-        half_width = float(quantile * np.std(values, ddof=1) / math.sqrt(count))
-    return Estimate(float(np.mean(values)), half_width, count)
+    count, mean = len(values), float(np.mean(values))
+    if count == 1:
+        return Estimate(mean, None, count)
+    error = float(np.std(values, ddof=1)) / math.sqrt(count)
+    quantile = stats.t.ppf((1 + CONFIDENCE) / 2, count - 1)
+    with np.errstate(divide="ignore"):
+        statistic = np.divide(abs(mean), error) if mean else 0.0
+    p_value = float(2 * stats.t.sf(statistic, count - 1))
+    return Estimate(mean, float(quantile * error), count, p_value)
 
 
 def paired_difference(one: dict, other: dict) -> Optional[Estimate]:
     """Returns the mean of one - other over the seeds that both have, with its interval, or None.
 
-    Runs of equal seed share their initial weights, so their difference varies less than each of them.
+    Runs of equal seed share the draws of their batches, and random initial weights.
 
     Args:
         one: Seed to value.
         other: Seed to value.
     """
     return estimate([one[seed] - other[seed] for seed in sorted(set(one) & set(other))])
+
+
+def significant_together(found: list) -> list[bool]:
+    """Returns which `Estimate` or None differ from zero by Holm's (1979) correction for their number.
+
+    With it the chance that any of them is named although all means are zero is at most 5 %.
+    """
+    order = sorted(
+        (item.p_value, index) for index, item in enumerate(found) if item and item.p_value is not None
+    )
+    named = [False] * len(found)
+    for position, (p_value, index) in enumerate(order):
+        if p_value > (1 - CONFIDENCE) / (len(order) - position):
+            break
+        named[index] = True
+    return named
 
 
 def counts_text(found: list) -> str:

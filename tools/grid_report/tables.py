@@ -102,7 +102,7 @@ def difference_table(data: ReportData, label: str) -> Table:
         rows.append([MEAN_OF_LOSSES, text, *counts_and_texts(ours), *(UNKNOWN for _ in paper_sets)])
     note = (
         "Percentage points; runs with the same seed are paired; mean ± half of the 95 % interval. The mean "
-        "of the losses counts each loss's mean once, and its interval is over the losses."
+        "of the losses is that of each seed that all losses have; its interval is over these seeds, too."
     ) + last_note(metrics)
     return Table(f"{label}: what PROFS and class mining change", note, header, rows)
 
@@ -125,9 +125,15 @@ def difference(
 
 
 def mean_difference(data: ReportData, label: str, metric: str, one: str, other: str):
-    """Returns the mean over losses of the losses' mean differences, with the interval over them, or None."""
-    found = [difference(data, variants, label, metric, one, other) for variants in data.families.values()]
-    return estimate([item.mean for item in found if item])
+    """Returns the mean over the losses (`statistics.Estimate`) of seeds that all of them have, or None."""
+    by_loss = []
+    for variants in data.families.values():
+        if one in variants and other in variants:
+            ours, theirs = (data.by_seed(variants[name], label, metric) for name in (one, other))
+            paired = {seed: ours[seed] - theirs[seed] for seed in ours if seed in theirs}
+            by_loss += [paired] if paired else []
+    shared = sorted(set.intersection(*(set(paired) for paired in by_loss))) if by_loss else []
+    return estimate([sum(paired[seed] for paired in by_loss) / len(by_loss) for seed in shared])
 
 
 def _paper_difference(data: ReportData, one: tuple, other: tuple, name: str) -> str:
