@@ -50,6 +50,8 @@ USAGE = """train: train an image embedding with PROFS and report how well it ret
 
   python -m profs_tf.train --flagfile=experiments/emoji.flags
   python -m profs_tf.train --flagfile=experiments/emoji.flags --output_dir=runs/baseline --method=baseline
+  python -m profs_tf.train --dataset=folder:PICTURES --output_dir=runs/mine --backbone=efficientnet_lite0 \\
+      --pretrained=imagenet --loss=proxy_nca --method=baseline --learning_rate=1e-4
   python -m profs_tf.train --flagfile=experiments/cub.flags --data_dir=/data/CUB_200_2011 --pretrained=FILE
   python -m profs_tf.train --flagfile=experiments/emoji.flags --output_dir=runs/on --initial_run=runs/emoji
   python -m profs_tf.train --output_dir=runs/emoji --resume

