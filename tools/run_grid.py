@@ -122,6 +122,9 @@ def main(arguments: list | None = None, command: tuple = TRAIN) -> int:
         all_files = [RunFiles(parsed.runs_dir, run) for run in with_data(runs, parsed.runs_dir)]
         if not all_files:
             raise ValueError(f"`grid` must have a run whose data is there, got none in {parsed.grid}.")
+        # Conflicts with existing files are found before hours of training.
+        if parsed.results.exists():
+            read_results(parsed.results)
         if parsed.dry_run:
             list_runs(all_files)
             return 0
@@ -165,9 +168,6 @@ def train_all(all_files: list, parsed: argparse.Namespace, command: tuple) -> in
         lock(parsed.results.with_name(parsed.results.name + ".lock")) as results_lock,
     ):
         locks = (runs_lock.fileno(), results_lock.fileno())
-        # Conflicts with existing files are found before hours of training.
-        if parsed.results.exists():
-            read_results(parsed.results)
         for files in all_files:
             files.state()
         worker = Worker(all_files, parsed.results, ROOT, parsed.jobs, command, locks, parsed.keep_checkpoints)

@@ -166,10 +166,11 @@ def test_a_pattern_that_no_run_has_is_refused(place, capsys):
     assert "--only must match one of 4 runs, got zzz. One is small-one-seed0." in capsys.readouterr().err
 
 
-def test_a_results_file_of_another_form_is_refused_before_anything_runs(place, capsys):
+@pytest.mark.parametrize("more", [[], ["--dry_run"]])
+def test_a_results_file_of_another_form_is_refused_before_anything_runs(place, more, capsys):
     place.results.parent.mkdir(parents=True, exist_ok=True)
     place.results.write_text("")
-    assert place.run() == 2
+    assert place.run(*more) == 2
     assert place.calls() == []
     assert "--results must have the columns" in capsys.readouterr().err
 
