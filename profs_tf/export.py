@@ -24,7 +24,7 @@ from profs_tf.runs.log import metrics_of_run
 from profs_tf.serving.formats import CARD, FORMATS, SAVED_MODEL, check_formats, export_embedder, sample_of
 from profs_tf.serving.hub_metadata import OTHER_LICENSE
 from profs_tf.serving.model_card import Trained, model_card
-from profs_tf.utils.files import expanded
+from profs_tf.utils.files import check_no_pattern, expanded
 
 USAGE = """export: write the embedder of a run's best epoch for use elsewhere, with a model card.
 
@@ -60,6 +60,7 @@ def main(values: flags.FlagValues) -> None:
         if not values[name].value:
             raise ValueError(f"`{name}` must name a folder. Pass --{name}=FOLDER.")
     check_values(values, least={}, folders=("output",))
+    check_no_pattern("output", values.output)
     output = expanded(values.output)
     if output.exists():
         raise FileExistsError(f"`output` must not exist, got {output}. Choose another folder.")
@@ -96,7 +97,7 @@ def main(values: flags.FlagValues) -> None:
 
 def evaluated_run(path: str) -> RunFolder:
     """Returns the folder of a run; raises FileNotFoundError unless it has a best epoch."""
-    folder = RunFolder(path)
+    folder = RunFolder(path, argument="run_dir")
     if not folder.config.exists():
         raise FileNotFoundError(
             f"`run_dir` must be the folder of a run of the train command, but there is no {folder.config}."

@@ -116,17 +116,24 @@ def _array(flag: str, path: str) -> np.ndarray:
 def _labels(flag: str, path: str) -> np.ndarray:
     if path.endswith(".npy"):
         return _array(flag, path)
-    if not path.endswith(".csv"):
-        return np.asarray(_text(flag, path).splitlines())
-    column = _column(flag, path, "label")
-    if column is None:
+    labels = _column(flag, path, "label") if _is_csv(path) else _text(flag, path).splitlines()
+    if labels is None:
         raise ValueError(f"`{flag}` must have a column label if it is a .csv file, got {path}.")
-    return np.asarray(column)
+    if "" in labels:
+        raise ValueError(
+            f"`{flag}` must have a label for each embedding, got none in row {labels.index('') + 1} of "
+            f"{path}. Remove those rows, here and among the embeddings."
+        )
+    return np.asarray(labels)
+
+
+def _is_csv(path: str) -> bool:
+    return path.lower().endswith(".csv")
 
 
 def _queries(flag: str, path: str) -> Optional[np.ndarray]:
     """Returns which rows of a .csv file are queries, bool `[N]`; None if it does not part them."""
-    parts = _column(flag, path, "split") if path.endswith(".csv") else None
+    parts = _column(flag, path, "split") if _is_csv(path) else None
     if parts is None or not any(parts):
         return None
     if wrong := sorted({*parts} - {*_PARTS}):

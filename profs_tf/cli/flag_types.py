@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from absl import flags
@@ -122,8 +122,8 @@ def read_lines(argument: str, path: str) -> list[str]:
 def check_values(
     values: flags.FlagValues,
     least: Mapping[str, int],
-    files: Iterable[str] = (),
-    folders: Iterable[str] = (),
+    files: Sequence[str] = (),
+    folders: Sequence[str] = (),
 ) -> None:
     """Rejects, before any work, values that would be rejected after it; expands ~ in paths to write.
 
@@ -134,7 +134,7 @@ def check_values(
         folders: Flags that name a folder to create or to write into.
 
     Raises:
-        ValueError: If a number is too small.
+        ValueError: If a number is too small, or two outputs have one path.
         NotADirectoryError, PermissionError: If an output cannot be written.
     """
     for name, minimum in least.items():
@@ -148,3 +148,9 @@ def check_values(
                 check(name, path)
                 # A shell leaves the ~ of --output=~/one.csv as it is.
                 values[name].value = os.path.expanduser(path)
+    written: dict[str, str] = {}
+    for name in (*files, *folders):
+        path = values[name].value
+        first = written.setdefault(os.path.abspath(path), name) if path else name
+        if first != name:
+            raise ValueError(f"`{name}` must be another path than `{first}`, got {path} for both.")

@@ -125,8 +125,14 @@ def _named_classes(images: ImageList, train_classes: Union[str, os.PathLike, Seq
             raise ValueError(
                 f"`train_classes` must be a fraction, class names or a file of them, got {path}."
             )
+        try:
+            text = path.read_text("utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(
+                f"`train_classes` must be a UTF-8 text file if it is one, got {path}: {error}."
+            ) from error
         # Names may start or end with a space: strip nothing but the end of the line.
-        names = {line for line in path.read_text("utf-8-sig").splitlines() if line}
+        names = {line for line in text.splitlines() if line}
     else:
         names = set(train_classes)
     unknown = sorted(names - set(images.class_names), key=str)

@@ -149,7 +149,7 @@ def _check_images(path: Path, rows: list[_Row]) -> None:
         )
     lines: dict[tuple[Any, ...], int] = {}
     for row in rows:
-        key = (row["path"], *(row.get(name) for name in _BOX))
+        key = (os.path.normpath(row["path"]), *(row.get(name) for name in _BOX))
         if key in lines:
             raise ValueError(
                 f"Column path of {path} must name an image once, or with different boxes, got {row['path']} "

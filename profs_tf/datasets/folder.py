@@ -78,6 +78,7 @@ def list_folder(path: Union[str, os.PathLike]) -> ImageList:
 
     Raises:
         NotADirectoryError: If ``path`` is not a folder.
+        PermissionError: If a folder cannot be listed.
         ValueError: If no class folder holds an image, or the folders in ``path`` seem to be splits (``train``
             and ``test``) or categories, which hold the class folders.
     """
@@ -87,12 +88,12 @@ def list_folder(path: Union[str, os.PathLike]) -> ImageList:
     files: list[str] = []
     labels: list[str] = []
     ignored: collections.Counter[str] = collections.Counter()
-    for entry in sorted(os.listdir(root)):
-        if (root / entry).is_dir() and not entry.startswith("."):
-            images = _list_images(root / entry, ignored)
+    for entry in sorted(_entries(str(root)), key=lambda entry: entry.name):
+        if _is_shown_folder(entry):
+            images = _list_images(Path(entry.path), ignored)
             ignored["empty class folders"] += not images
             files += images
-            labels += [entry] * len(images)
+            labels += [entry.name] * len(images)
         else:
             ignored[_reason(entry) or "images outside any class folder"] += 1
     if not files:
@@ -113,6 +114,7 @@ def list_images(folder: Union[str, os.PathLike]) -> tuple[str, ...]:
 
     Raises:
         NotADirectoryError: If ``folder`` is not a folder.
+        PermissionError: If a folder in it cannot be listed.
         ValueError: If it holds no image.
     """
     root = expanded(folder)
@@ -148,22 +150,45 @@ def _file_names(folder: str) -> set[str]:
 
 def _list_images(folder: Path, ignored: collections.Counter[str]) -> list[str]:
     """Returns the images in a folder at any depth, sorted; follows links to folders, but not in circles."""
-    found, seen = [], set()
-    for parent, folders, names in os.walk(folder, followlinks=True):
+    found: list[str] = []
+    seen: set[str] = set()
+    pending = [str(folder)]
+    while pending:
+        parent = pending.pop()
         real = os.path.realpath(parent)
         if real in seen:
-            folders.clear()
             continue
         seen.add(real)
-        ignored["hidden"] += sum(name.startswith(".") for name in folders)
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in names:
-            reason = _reason(name)
-            if reason:
+        folders: list[str] = []
+        for entry in _entries(parent):
+            if _is_shown_folder(entry):
+                folders.append(entry.path)
+            elif reason := _reason(entry):
                 ignored[reason] += 1
             else:
-                found.append(os.path.join(parent, name))
+                found.append(entry.path)
+        # Depth first, in order: of two links to one folder the first counts.
+        pending += sorted(folders, reverse=True)
     return sorted(found)
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError as error:
+        raise PermissionError(
+            f"Folders of images must be readable, got {folder}: {error.strerror}. Change its permissions, or "
+            "move it elsewhere."
+        ) from error
+
+
+def _is_shown_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir() and not entry.name.startswith(".")
+    except OSError:
+        # A circle of links.
+        return False
 
 
 def _sub_folders(root: Path, files: Sequence[str]) -> dict[str, set[str]]:
@@ -210,11 +235,12 @@ def _are_splits(names: Iterable[str]) -> bool:
     return {name.lower() for name in names} <= _SPLIT_NAMES
 
 
-def _reason(file_name: str) -> str:
-    """Returns why a file is ignored, or an empty string for an image."""
-    if file_name.startswith("."):
+def _reason(entry: os.DirEntry[str]) -> str:
+    """Returns why a file is ignored, or an empty string for an image, or a link that may lead to one."""
+    if entry.name.startswith("."):
         return "hidden"
-    return "" if file_name.lower().endswith(IMAGE_SUFFIXES) else "not images"
+    is_file = entry.is_symlink() or entry.is_file(follow_symlinks=False)
+    return "" if is_file and entry.name.lower().endswith(IMAGE_SUFFIXES) else "not images"
 
 
 def _counts(ignored: collections.Counter[str]) -> str:

@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Optional
+from typing import BinaryIO, Literal, Optional
 
 import numpy as np
 from tqdm import tqdm
@@ -109,7 +109,15 @@ def _on_disk(
             file.write(batch.data)
 
     write_once(path, write)
-    return np.load(path, mmap_mode="r")
+    return load_cached(path, mmap_mode="r")
+
+
+def load_cached(path: Path, mmap_mode: Optional[Literal["r"]] = None) -> np.ndarray:
+    """Loads an array that is kept in a cache; raises ValueError, which names the file, if it is damaged."""
+    try:
+        return np.load(path, mmap_mode=mmap_mode)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"`cache_dir` must hold whole files, got {path}: {error}. Delete it.") from error
 
 
 def fingerprint(image_list: ImageList, use: str) -> str:

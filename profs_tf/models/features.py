@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.inputs.cache import fingerprint
+from profs_tf.inputs.cache import fingerprint, load_cached
 from profs_tf.inputs.features import FeatureList
 from profs_tf.inputs.preprocessing import Preprocessing
 from profs_tf.models.inference import embed
@@ -55,7 +55,7 @@ def pooled_features(
         name = fingerprint(image_list, f"{_VERSION} {tf.__version__} {sizes} {_model_sha256(backbone)}")
         path = expanded(cache_dir) / f"features-{name}.npy"
         write_once(path, lambda file: np.save(file, compute()))
-        found = np.load(path)
+        found = load_cached(path)
     else:
         found = compute()
     num_views = 2 if mirrored else 1

@@ -10,7 +10,7 @@ from typing import Any, Optional, Union
 
 from profs_tf.config import Config
 from profs_tf.runs.provenance import origin_of
-from profs_tf.utils.files import check_folder_output, expanded, write_atomically
+from profs_tf.utils.files import check_folder_output, check_no_pattern, expanded, write_atomically
 
 # Per weight: itself, two moments and an anchor in two checkpoints, the best epoch's, the exported embedder's.
 _COPIES_OF_WEIGHTS = 12
@@ -27,10 +27,25 @@ class RunFolder:
         shared: The folder of the whole run; another one only for a worker that is not the chief.
     """
 
-    def __init__(self, path: Union[str, os.PathLike], shared: Optional[RunFolder] = None) -> None:
-        """Names the folder; touches nothing."""
+    def __init__(
+        self,
+        path: Union[str, os.PathLike],
+        shared: Optional[RunFolder] = None,
+        argument: str = "output_dir",
+    ) -> None:
+        """Names the folder; touches nothing.
+
+        Args:
+            path: The folder.
+            shared: See the attribute; None for the chief.
+            argument: What an error calls the path.
+
+        Raises:
+            ValueError: If the path is empty, or one at which TensorFlow finds no checkpoint.
+        """
         if not path:
             raise ValueError("`output_dir` must name a folder for the run. Pass --output_dir=FOLDER.")
+        check_no_pattern(argument, path)
         self.path = expanded(path)
         self.shared = self if shared is None else shared
         self.config = self.path / "config.json"

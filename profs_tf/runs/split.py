@@ -53,7 +53,7 @@ def run_config_of(embedder: Union[str, os.PathLike]) -> Optional[Config]:
     """
     folder = expanded(embedder).absolute()
     candidates = [folder / "config.json"]
-    if RunFolder(str(folder.parent)).embedder == folder:
+    if RunFolder(folder.parent, argument="embedder").embedder == folder:
         candidates.append(folder.parent / "config.json")
     for path in candidates:
         if path.exists():

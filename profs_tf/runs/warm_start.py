@@ -23,7 +23,7 @@ def find_initial_run(config: Config) -> Optional[RunFolder]:
     """
     if config.initial_run is None:
         return None
-    folder = RunFolder(config.initial_run)
+    folder = RunFolder(config.initial_run, argument="initial_run")
     if not folder.config.exists() or not folder.best_weights.with_suffix(".index").exists():
         raise FileNotFoundError(
             f"`initial_run` must be the folder of a run with a best epoch, but {folder.path} has no "

@@ -23,6 +23,7 @@ from profs_tf.search.source import UNKNOWN, IndexSource, Stamp, source_of
 from profs_tf.search.storage import IndexFolder
 from profs_tf.search.writing import publish
 from profs_tf.serving.loaded import SavedEmbedder
+from profs_tf.serving.saved_model import check_finite_embeddings
 from profs_tf.utils.array_types import Array
 from profs_tf.utils.checks import check_count
 from profs_tf.utils.threads import in_threads
@@ -51,6 +52,7 @@ def build_index(
     identity = {"embedder": model.path, "embedder_sha256": model.sha256, "root": source.root}
     with folder.building(identity, overwrite):
         if not overwrite:
+            _refuse_others(source, folder)
             _refuse_lost(source, folder)
         embedded = embed_source(source, model, folder, batch_size, skip_unreadable, progress)
         publish(folder, identity, embedded.keys, embedded.chunks(), embedded.table, embedded.pictures)
@@ -135,7 +137,18 @@ def embed_source(
     stamps = [source.stamps(part) for part in parts]
     keys = [_key(model, batch_size, chunk_stamps) for chunk_stamps in stamps]
     finished, chunks = _FinishedIndex(folder), folder.chunks
-    missing = [(key, part) for key, part in zip(keys, parts) if not (finished.has(key) or chunks.has(key))]
+
+    def read(key: str) -> Chunk:
+        # A chunk that was embedded again replaces that of the finished index.
+        return chunks.read(key) if chunks.has(key) else finished.read(key)
+
+    def is_kept(key: str, part: slice) -> bool:
+        """Whether a chunk is embedded, and what was unreadable in it still is."""
+        if not (finished.has(key) or chunks.has(key)):
+            return False
+        return not any(source.is_readable(part.start + position) for position, _ in read(key).unreadable)
+
+    missing = [(key, part) for key, part in zip(keys, parts) if not is_kept(key, part)]
     num_images = len(source.names)
     done = num_images - sum(part.stop - part.start for _, part in missing)
     with tqdm(
@@ -143,9 +156,6 @@ def embed_source(
     ) as bar:
         for key, chunk in _embed_chunks(source, model, missing, batch_size, skip_unreadable, bar):
             chunks.write(key, chunk)
-
-    def read(key: str) -> Chunk:
-        return finished.read(key) if finished.has(key) else chunks.read(key)
 
     unreadable = {key: read(key).unreadable for key in keys}
     if not skip_unreadable:
@@ -155,6 +165,23 @@ def embed_source(
         raise ValueError(f"`images` must hold a picture that can be read, got none of {num_images}.")
     pictures = source.images if isinstance(source.images, np.ndarray) else None
     return Embedded(keys, lambda: map(read, keys), table, pictures)
+
+
+def _refuse_others(source: IndexSource, folder: IndexFolder) -> None:
+    """Raises ValueError if the finished index has none of the pictures, or pictures of another kind."""
+    try:
+        table = folder.open().table
+    except (FileNotFoundError, ValueError):
+        # None yet, or a damaged one.
+        return
+    same_kind = (table.classes is None) == (source.classes is None)
+    if not same_kind or set(source.names).isdisjoint(table.names):
+        kind = "without" if table.classes is None else "with"
+        raise ValueError(
+            f"`index` must be empty or of the same pictures, got {folder.path} of {len(table.names):,} "
+            f"others {kind} classes, the first {table.names[0]}. Choose another folder, or pass "
+            "`overwrite=True` to replace the index."
+        )
 
 
 def _refuse_lost(source: IndexSource, folder: IndexFolder) -> None:
@@ -216,6 +243,8 @@ def _embed_batch(
 ) -> tuple[np.ndarray, dict[int, str]]:
     """Returns the embeddings, and {position in the batch: reason} of the unreadable pictures."""
     embeddings, errors = model.embed_batch(source.images[batch], skip_unreadable)
+    names = source.names[batch]
+    check_finite_embeddings(embeddings, [name for at, name in enumerate(names) if at not in errors])
     return embeddings, {position: error.summary for position, error in errors.items()}
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from profs_tf.datasets.folder import list_images
 from profs_tf.datasets.image_list import ImageList
+from profs_tf.inputs.decoding import UnreadableImageError, read_image
 
 # A chunk ends at a name whose checksum is divisible by the mean size, or when it is full. Boundaries by name
 # keep a chunk the same when pictures are added to or removed from others.
@@ -50,6 +51,16 @@ class IndexSource:
     def is_in_memory(self) -> bool:
         """Whether `images` holds pictures and not paths."""
         return isinstance(self.images, np.ndarray)
+
+    def is_readable(self, position: int) -> bool:
+        """Whether a picture can be read now; decodes it."""
+        if isinstance(self.images, np.ndarray):
+            return True
+        try:
+            read_image(self.images[position])
+        except UnreadableImageError:
+            return False
+        return True
 
     def stamps(self, part: slice) -> list[Stamp]:
         """Name, bytes, modification time in ns and SHA-256 (only of pictures in memory) of each picture."""
@@ -151,10 +162,17 @@ def added_source(
         classes = source.classes or ()
         names = tuple(f"{name}/{number}" for number, name in enumerate(classes, start=first))
     else:
-        start = os.path.join(root, "")
-        names = tuple(path[len(start) :] if path.startswith(start) else path for path in source.images)
-        names = tuple(name.replace(os.sep, "/") for name in names)
+        names = tuple(_name_below(root, path).replace(os.sep, "/") for path in source.images)
     return dataclasses.replace(source, root=root, names=names)
+
+
+def _name_below(root: str, path: str) -> str:
+    """Returns a path relative to `root` if it lies there, also by links of folders; else the path."""
+    for folder, file in ((root, path), (_real_folder(root) if root else "", _resolve_folder(path))):
+        start = os.path.join(folder, "")
+        if start and file.startswith(start):
+            return file[len(start) :]
+    return path
 
 
 def _listed(paths: Any) -> list[Union[str, os.PathLike]]:

@@ -90,6 +90,8 @@ class SavedEmbedder:
         """
         if isinstance(images, np.ndarray):
             return self.embed_pictures(images), {}
+        if not len(images):
+            return self.embed_readable_files(images)
         try:
             return self.embed_files(images, contents), {}
         except UnreadableImageError:

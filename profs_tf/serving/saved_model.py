@@ -14,11 +14,17 @@ import numpy as np
 import tensorflow as tf
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.inputs.decoding import FileOrBytes, read_all_encoded, read_contents, reencode_as_png
+from profs_tf.inputs.decoding import (
+    FileOrBytes,
+    UnreadableImageError,
+    read_all_encoded,
+    read_contents,
+    reencode_as_png,
+)
 from profs_tf.inputs.preprocessing import Preprocessing, prepare_for_evaluation
 from profs_tf.inputs.tf_decoding import decode
 from profs_tf.utils.errors import first_line
-from profs_tf.utils.files import expanded
+from profs_tf.utils.files import check_no_pattern, expanded
 from profs_tf.utils.progress import Progress
 
 FLOAT_SIGNATURE = "serving_default"
@@ -49,7 +55,11 @@ def save_embedder(
         embedder: Keras model from images [B, crop, crop, 3] to [B, D].
         preprocessing: That of the evaluation.
         path: Folder to write.
+
+    Raises:
+        ValueError: If the path is one at which TensorFlow would find no weights.
     """
+    check_no_pattern("path", path)
 
     def embed_prepared(prepared: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"embeddings": embedder(prepared, training=False)}
@@ -114,6 +124,7 @@ def embed_with_saved(
         FileNotFoundError: If there is no SavedModel.
         ValueError: If it lacks the signatures, or images have bounding boxes, which no signature supports.
         UnreadableImageError: If a file cannot be read; the message names it.
+        ArithmeticError: If an embedding is not finite; the message names the picture.
     """
     if image_list.boxes is not None:
         raise ValueError(
@@ -132,7 +143,18 @@ def embed_with_saved(
                 embedded = embed_files(embed, images[part])
             embeddings.append(embedded["embeddings"].numpy())
             bar.advance(units=len(images[part]))
-    return np.concatenate(embeddings)
+    names = [f"image {at}" for at in range(len(images))] if isinstance(images, np.ndarray) else images
+    check_finite_embeddings(found := np.concatenate(embeddings), names)
+    return found
+
+
+def check_finite_embeddings(embeddings: np.ndarray, names: Sequence[FileOrBytes]) -> None:
+    """Raises ArithmeticError, which names a picture, unless all embeddings, [n, D], are finite."""
+    wrong = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
+    if len(wrong):
+        raise ArithmeticError(
+            f"Embeddings must be finite, got another value for {names[wrong[0]]!s}. Check the embedder."
+        )
 
 
 def embed_files(
@@ -156,11 +178,31 @@ def embed_files(
     except tf.errors.InvalidArgumentError:
         # A file has a valid header and broken contents: Pillow can read it, or names it.
         decoded = [reencode_as_png(path, content) for path, content in zip(paths, contents)]
+    try:
         return embed(images=tf.constant(decoded))
+    except tf.errors.InvalidArgumentError:
+        for path, image in zip(paths, decoded):
+            _check_embeds(embed, path, image)
+        raise
+
+
+def _check_embeds(embed: tf.types.experimental.ConcreteFunction, path: FileOrBytes, image: bytes) -> None:
+    """Raises UnreadableImageError, which names the file, if the model does not take its picture."""
+    try:
+        embed(images=tf.constant([image]))
+    except tf.errors.InvalidArgumentError as error:
+        name = f"{len(path):,} bytes" if isinstance(path, bytes) else path
+        raise UnreadableImageError(f"{name}: the embedder does not take it: {first_line(error)}") from error
 
 
 def check_saved_model(path: Union[str, os.PathLike]) -> None:
-    """Raises FileNotFoundError unless a folder holds a SavedModel; the message says how a run gets one."""
+    """Raises unless a folder holds a SavedModel that can be loaded.
+
+    Raises:
+        FileNotFoundError: If there is none; the message says how a run gets one.
+        ValueError: If the path is one at which TensorFlow finds no weights.
+    """
+    check_no_pattern("embedder", path)
     folder = expanded(path)
     if folder.joinpath("saved_model.pb").exists():
         return

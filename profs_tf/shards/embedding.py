@@ -14,6 +14,7 @@ import numpy as np
 from profs_tf.inputs.decoding import FileOrBytes, UnreadableImageError, read_contents
 from profs_tf.search.source import IndexSource
 from profs_tf.serving.loaded import SavedEmbedder
+from profs_tf.serving.saved_model import check_finite_embeddings
 from profs_tf.shards.dtypes import num_clipped, scale_of, to_stored
 from profs_tf.shards.folder import ShardFolder
 from profs_tf.shards.formats import Rows
@@ -107,10 +108,7 @@ def _embed(source: IndexSource, model: SavedEmbedder, rows: slice, skip_unreadab
     readable = [at for at in contents if at not in errors]
     checksums = [_sha256(contents[at]) for at in readable]
     positions = range(len(source.names))[rows]
-    wrong = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
-    if len(wrong):
-        name = source.names[positions[readable[wrong[0]]]]
-        raise ArithmeticError(f"Embeddings must be finite, got another value for {name}. Check the embedder.")
+    check_finite_embeddings(embeddings, [source.names[positions[at]] for at in readable])
     return _Embedded(
         embeddings,
         [positions[at] for at in readable],

@@ -65,14 +65,11 @@ class ShardFolder:
             FileExistsError: If the folder holds something other than shards.
             ValueError: If it holds shards of another identity, or another process is writing them.
         """
+        self._check_is_own()
         self.path.mkdir(parents=True, exist_ok=True)
         with locked(self.path / ".lock", "output"):
             found = self.read_manifest() if self._manifest.exists() else None
-            own = {".lock", f"{self._manifest.name}.part"}
-            if found is None and {path.name for path in self.path.iterdir()} - own:
-                raise FileExistsError(
-                    f"`output` must be empty or hold shards, got {self.path}. Choose another folder."
-                )
+            self._check_is_own()
             changed = [name for name in _IDENTITY if found is not None and found.get(name) != identity[name]]
             if changed and not overwrite:
                 raise ValueError(
@@ -90,6 +87,15 @@ class ShardFolder:
             for part in (*self.path.glob("*.part"), *self._parts.glob("*.part")):
                 part.unlink()
             yield
+
+    def _check_is_own(self) -> None:
+        own = {".lock", f"{self._manifest.name}.part"}
+        if self._manifest.exists() or not self.path.exists():
+            return
+        if {path.name for path in self.path.iterdir()} - own:
+            raise FileExistsError(
+                f"`output` must be empty or hold shards, got {self.path}. Choose another folder."
+            )
 
     def read_manifest(self) -> dict[str, Any]:
         """Returns the manifest.

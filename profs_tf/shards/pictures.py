@@ -23,6 +23,8 @@ def pictures_in(path: Union[str, os.PathLike]) -> IndexSource:
         ValueError: If there is no picture, or the CSV file has mistakes.
     """
     if Path(path).suffix.lower() == ".csv":
+        if not expanded(path).is_file():
+            raise FileNotFoundError(f"`images` must be a file that exists if it is a .csv, got {path}.")
         return source_of(list_csv(path))
     if not expanded(path).is_dir():
         raise NotADirectoryError(

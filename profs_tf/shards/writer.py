@@ -125,7 +125,13 @@ def _is_done(job: Job, number: int, records: dict[int, Record]) -> bool:
     record = records.get(number)
     if record is None or record["key"] != job.key(number):
         return False
-    return job.options.skip_unreadable or not record["unreadable"]
+    if not job.options.skip_unreadable:
+        return not record["unreadable"]
+    unreadable = {name for name, _ in record["unreadable"]}
+    rows, names = job.rows(number), job.source.names
+    return not any(
+        job.source.is_readable(at) for at in range(rows.start, rows.stop) if names[at] in unreadable
+    )
 
 
 def _results(job: Job, folder: ShardFolder) -> dict[str, Any]:

@@ -108,6 +108,16 @@ def check_file_output(argument: str, path: Union[str, os.PathLike]) -> None:
     _check_writable(argument, path, file.parent)
 
 
+def check_no_pattern(argument: str, path: Union[str, os.PathLike]) -> None:
+    """Raises ValueError if TensorFlow, which takes paths for patterns, finds no checkpoint at a path."""
+    absolute = str(expanded(path).absolute())
+    if any(character in absolute for character in "[\\"):
+        raise ValueError(
+            f"`{argument}` must have no [ and no \\ in its path, which TensorFlow takes for a pattern, got "
+            f"{absolute}. Rename the folder, or choose another."
+        )
+
+
 def check_folder_output(argument: str, path: Union[str, os.PathLike]) -> None:
     """Raises unless a folder can be created, or written into, at a path; leaves nothing behind.
 

@@ -57,6 +57,12 @@ def test_outputs_and_numbers_are_checked_before_the_work(argument, message, tmp_
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+def test_two_outputs_with_one_path_are_refused(tmp_path):
+    values = parsed(f"--strip={tmp_path}/x", f"--output={tmp_path}/./x")
+    with pytest.raises(ValueError, match="`output` must be another path than `strip`, got .*x for both"):
+        check_values(values, {}, files=("strip",), folders=("output",))
+
+
 def test_the_home_folder_of_an_output_is_written_out(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     values = parsed("--strip=~/s.png", "--output=~/new")

@@ -115,6 +115,10 @@ def test_labels_of_embed_are_read(tmp_path):
             ["--embeddings={0}/e.npy", "--labels={0}/missing.txt"],
             "--labels must be a file that can be read, got {0}/missing.txt",
         ),
+        (
+            ["--embeddings={0}/e.npy", "--labels={0}/blank.txt"],
+            "--labels must have a label for each embedding, got none in row 2 of {0}/blank.txt. Remove",
+        ),
         *(
             (
                 ["--embeddings={0}/e.npy", "--labels={0}/l.txt", f"--{name}={value}"],
@@ -177,6 +181,7 @@ def test_bad_use_is_refused(arguments, message, tmp_path, monkeypatch, capsys):
     np.save(tmp_path / "nan.npy", np.full([4, 4], np.nan, np.float32))
     np.save(tmp_path / "pickled.npy", np.array([{}, {}], dtype=object), allow_pickle=True)
     (tmp_path / "l.txt").write_text("a\na\nb\nb\n")
+    (tmp_path / "blank.txt").write_text("a\n\nb\nb\n")
     np.savez(tmp_path / "e.npz", e=np.eye(4, dtype=np.float32))
     (tmp_path / "empty.npy").touch()
     (tmp_path / "short.txt").write_text("a\na\nb\n")

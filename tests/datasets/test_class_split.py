@@ -109,3 +109,9 @@ def test_shared_classes_are_those_with_images_in_both_splits():
     # `take` keeps the names of classes that it leaves without an image.
     assert shared_classes(train, test.take(test.labels != 2)) == ("c1",)
     assert shared_classes(train.take(train.labels == 2), test) == ()
+
+
+def test_a_file_of_classes_that_is_no_text_is_named(tmp_path):
+    (tmp_path / "names.txt").write_bytes("caf\xe9".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"`train_classes` must be a UTF-8 .*names\.txt: 'utf-8' codec"):
+        split_by_class(images(4), tmp_path / "names.txt")

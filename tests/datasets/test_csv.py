@@ -105,6 +105,7 @@ def test_boxes_are_kept_with_their_images(write):
             "files that exist, got 1 missing of 2, .* line 3: .*folder.jpg",
         ),
         ("path,label\na.jpg,x\nd.gif,y\na.jpg,y\n", "an image once, .* in lines 2 and 4"),
+        ("path,label\na.jpg,x\nd.gif,y\n./a.jpg,x\n", "an image once, .* in lines 2 and 4"),
         ("path,label,split\na.jpg,x,train\nd.gif,y,val\n", "train or test, .* got 'val' in line 3"),
         ("path,label,split\na.jpg,x,train\nd.gif,y,train\n", "each in some row, got no test"),
         (

@@ -224,3 +224,26 @@ def test_what_exists_but_is_no_file_is_none(tmp_path):
     paths = [*(tmp_path / name for name in names), tmp_path / "none.jpg", tmp_path / "file.jpg" / "below.jpg"]
     exist = folder_module.files_exist([str(path) for path in paths])
     assert exist.tolist() == [path.name in ("file.jpg", "link.jpg") for path in paths]
+
+
+def test_what_is_no_file_is_no_image(tmp_path, caplog):
+    make(tmp_path, "a/1.jpg", "b/2.jpg")
+    os.mkfifo(tmp_path / "a" / "pipe.jpg")
+    assert relative(datasets.list_folder(tmp_path), tmp_path) == ["a/1.jpg", "b/2.jpg"]
+    assert "ignored (1 not images)" in caplog.text
+
+
+def test_a_folder_that_cannot_be_listed_is_named(tmp_path, monkeypatch):
+    make(tmp_path, "a/1.jpg", "a/below/2.jpg", "b/3.jpg")
+    scandir = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("below"):
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    message = "Folders of images must be readable, got .*/a/below: Permission denied. Change its permissions"
+    for function in (datasets.list_folder, folder_module.list_images):
+        with pytest.raises(PermissionError, match=message):
+            function(tmp_path)

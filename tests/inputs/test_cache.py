@@ -83,6 +83,15 @@ def test_a_file_is_written_once(files, tmp_path, no_decoding):
     assert len(cache_files(folder)) == 1
 
 
+def test_a_damaged_file_is_named(files, tmp_path):
+    cached(files, PREPROCESSING, "disk", tmp_path / "cache")
+    (name,) = cache_files(tmp_path / "cache")
+    path = tmp_path / "cache" / name
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(ValueError, match=f"`cache_dir` must hold whole files, got {path}: .*Delete it"):
+        cached(files, PREPROCESSING, "disk", tmp_path / "cache")
+
+
 def test_every_change_of_the_source_is_noticed(files, tmp_path, monkeypatch):
     folder = tmp_path / "cache"
     seen = set()

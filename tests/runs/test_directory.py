@@ -97,3 +97,8 @@ def test_a_full_disk_is_refused(tmp_path, monkeypatch):
 def test_an_unwritable_folder_is_refused():
     with pytest.raises(PermissionError, match="`output_dir` must be writable, got /proc/run: "):
         RunFolder("/proc/run").create(Config())
+
+
+def test_a_path_at_which_tensorflow_finds_no_checkpoint_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="`run_dir` must have no"):
+        RunFolder(tmp_path / "r[1]", argument="run_dir")

@@ -1,3 +1,4 @@
+import os
 from unittest import mock
 
 import numpy as np
@@ -5,6 +6,7 @@ import pytest
 from PIL import Image
 
 import profs_tf as profs
+from profs_tf.datasets.image_list import ImageList
 from profs_tf.inputs.decoding import UnreadableImageError
 from profs_tf.search.chunks import ChunkFolder
 from profs_tf.search.source import source_of
@@ -102,6 +104,45 @@ def test_unreadable_pictures_are_named_and_skipped_only_on_request(pictures, emb
     )
     with pytest.raises(UnreadableImageError, match=r"0/cut\.png"):
         build(pictures, embedders[0], tmp_path / "index")
+
+
+def test_a_picture_that_has_become_readable_is_indexed(pictures, embedders, tmp_path):
+    path = pictures / "0/00.png"
+    whole, times = path.read_bytes(), (path.stat().st_atime_ns, path.stat().st_mtime_ns)
+    # Of the same size and time, as a file is that another user has made readable.
+    path.write_bytes(bytes(len(whole)))
+    os.utime(path, ns=times)
+    assert len(build(pictures, embedders[0], tmp_path / "index", skip_unreadable=True)) == 39
+    path.write_bytes(whole)
+    os.utime(path, ns=times)
+    assert build(pictures, embedders[0], tmp_path / "index").unreadable == []
+    build(pictures, embedders[0], tmp_path / "fresh")
+    assert contents(tmp_path / "index") == contents(tmp_path / "fresh")
+
+
+def test_other_pictures_replace_an_index_only_on_request(pictures, embedders, tmp_path):
+    paths = sorted(map(str, pictures.rglob("*.png")))
+    halves = [ImageList.from_labels(paths[part], [0, 1] * 10) for part in (slice(20), slice(20, 40))]
+    for lists, message in (
+        (halves, "got .* of 20 others with classes, the first 0/00.png"),
+        ([str(pictures), halves[0]], "got .* of 40 others without classes, the first 0/00.png"),
+    ):
+        index = tmp_path / f"index {len(message)}"
+        build(lists[0], embedders[0], index)
+        with pytest.raises(ValueError, match=message):
+            build(lists[1], embedders[0], index)
+        assert len(build(lists[1], embedders[0], index, overwrite=True)) == 20
+
+
+def test_an_embedding_that_is_not_finite_names_its_picture(pictures, embedders, tmp_path, monkeypatch):
+    (pictures / "0/00.png").write_bytes(b"no picture")
+
+    def broken(model, images, skip_unreadable):
+        return np.full([len(images) - 1, 4], np.nan), {0: UnreadableImageError("0/00.png: broken")}
+
+    monkeypatch.setattr(SavedEmbedder, "embed_batch", broken)
+    with pytest.raises(ArithmeticError, match=r"must be finite, got another value for 0/03\.png\."):
+        build(pictures, embedders[0], tmp_path / "index", skip_unreadable=True)
 
 
 def test_another_embedder_is_refused_unless_it_overwrites(pictures, embedders, tmp_path):

@@ -160,3 +160,12 @@ def test_bad_changes_are_refused_and_leave_the_index(pictures, embedders, others
     after = contents(tmp_path / "index")
     assert {name: after[name] for name in before} == before
     assert len(profs.ImageIndex.load(tmp_path / "index")) == 40
+
+
+def test_a_picture_by_another_path_is_in_the_index_already(pictures, embedders, tmp_path):
+    (tmp_path / "link").symlink_to(pictures)
+    index = build(tmp_path / "link", embedders[0], tmp_path / "index")
+    for path in (pictures / "0/00.png", tmp_path / "link/0/00.png"):
+        with pytest.raises(ValueError, match=r"0/00\.png"):
+            index.add([path])
+    assert len(index) == 40

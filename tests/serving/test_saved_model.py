@@ -164,3 +164,30 @@ def test_a_damaged_saved_model_is_named(tmp_path):
     (tmp_path / "saved_model.pb").write_bytes(b"no model")
     with pytest.raises(ValueError, match=f"`embedder` must be a SavedModel that can be read, got {tmp_path}"):
         load_signature(tmp_path, "uint8_images")
+
+
+def test_a_picture_that_the_embedder_does_not_take_is_named(tmp_path):
+    means = tf.keras.Sequential([tf.keras.Input((8, 8, 3)), tf.keras.layers.GlobalAveragePooling2D()])
+    save_embedder(means, Preprocessing(resize=0, crop=8), tmp_path / "embedder")
+    for name, side in (("large", 9), ("small", 7)):
+        Image.new("RGB", (side, 9)).save(tmp_path / f"{name}.png")
+    files = ImageList.from_labels([str(tmp_path / f"{name}.png") for name in ("large", "small")], [0, 1])
+    with pytest.raises(UnreadableImageError, match=r"small\.png: the embedder does not take it"):
+        embed_with_saved(tmp_path / "embedder", files)
+
+
+def test_embeddings_that_are_not_finite_name_their_picture(tmp_path):
+    images = tf.keras.Input((2, 2, 3))
+    outputs = 0.0 / tf.reduce_mean(images, axis=[1, 2])
+    save_embedder(tf.keras.Model(images, outputs), Preprocessing(resize=2, crop=2), tmp_path / "embedder")
+    pictures = np.ones([4, 2, 2, 3], np.uint8)
+    pictures[2] = 0
+    with pytest.raises(ArithmeticError, match="must be finite, got another value for image 2. Check"):
+        embed_with_saved(tmp_path / "embedder", ImageList.from_labels(pictures, [0, 0, 1, 1]))
+
+
+def test_a_path_at_which_tensorflow_finds_no_weights_is_refused(embedder, tmp_path):
+    with pytest.raises(ValueError, match="`path` must have no"):
+        save_embedder(embedder, PREPROCESSING, tmp_path / "e[1]")
+    with pytest.raises(ValueError, match="`embedder` must have no"):
+        check_saved_model(tmp_path / "e[1]")

@@ -2,6 +2,7 @@ import csv
 import hashlib
 import io
 import json
+import os
 import shutil
 import signal
 
@@ -128,6 +129,34 @@ def test_unreadable_pictures_are_named_and_skipped_only_on_request(pictures, emb
     np.testing.assert_allclose(embeddings, mean_colors([pictures / name for name in names]), atol=1e-3)
     with pytest.raises(UnreadableImageError, match=r"broken\.png"):
         write(pictures, embedder, tmp_path / "out")
+
+
+def test_a_picture_that_has_become_readable_is_embedded(pictures, embedder, tmp_path):
+    path = next(pictures.rglob("00.png"))
+    whole, times = path.read_bytes(), (path.stat().st_atime_ns, path.stat().st_mtime_ns)
+    # Of the same size and time, as a file is that another user has made readable.
+    path.write_bytes(bytes(len(whole)))
+    os.utime(path, ns=times)
+    options = OPTIONS._replace(skip_unreadable=True)
+    assert write(pictures, embedder, tmp_path / "out", options)["num_images"] == NUM_PICTURES - 1
+    assert write(pictures, embedder, tmp_path / "out", options)["num_embedded"] == 0
+    path.write_bytes(whole)
+    os.utime(path, ns=times)
+    assert write(pictures, embedder, tmp_path / "out", options)["num_images"] == NUM_PICTURES
+
+
+def test_a_last_batch_without_a_file_is_empty(pictures, embedder, tmp_path):
+    (pictures / "z.png").symlink_to(tmp_path / "nowhere.png")
+    options = OPTIONS._replace(skip_unreadable=True, batch_size=NUM_PICTURES, shard_size=NUM_PICTURES + 1)
+    assert write(pictures, embedder, tmp_path / "out", options)["num_images"] == NUM_PICTURES
+
+
+def test_a_folder_of_something_else_is_left_as_it_is(pictures, embedder):
+    before = contents(pictures.parent)
+    with pytest.raises(FileExistsError, match="`output` must be empty or hold shards"):
+        write(pictures, embedder, pictures)
+    assert contents(pictures.parent) == before
+    assert not (pictures / ".lock").exists()
 
 
 def test_a_shard_of_missing_pictures_alone_is_empty(pictures, embedder, tmp_path):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from profs_tf.utils.files import expanded, locked, replacing, write_atomically
+from profs_tf.utils.files import check_no_pattern, expanded, locked, replacing, write_atomically
 
 HOLDER = """
 import pathlib, sys
@@ -68,3 +68,17 @@ def test_a_leading_tilde_is_the_home_folder_unless_the_user_is_unknown(monkeypat
     monkeypatch.setenv("HOME", "/home/me")
     assert expanded("~/file") == Path("/home/me/file")
     assert expanded(Path("~nobody knows/file")) == Path("~nobody knows/file")
+
+
+@pytest.mark.parametrize("name", ["r[1]", "r[", "a\\b"])
+def test_paths_that_tensorflow_takes_for_patterns_are_refused(name, monkeypatch, tmp_path):
+    with pytest.raises(ValueError, match="`output_dir` must have no .* in its path, .* Rename the folder"):
+        check_no_pattern("output_dir", tmp_path / name / "run")
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / name)
+    with pytest.raises(ValueError, match="`output_dir` must have no"):
+        check_no_pattern("output_dir", "run")
+
+
+def test_other_paths_pass():
+    check_no_pattern("output_dir", "a b/{c}/d?*#:~ü]")
