@@ -197,8 +197,13 @@ def fit(run: TrainingRun, callbacks: RunCallbacks) -> None:
         batches = train_pipeline(images, run.sampler, run.preprocessing, strategy=strategy, **fixed)
     try:
         with callbacks.checkpoint.saving_on_signals():
-            # Spent already by a run that was stopped after its last epoch.
-            if not callbacks.recall.patience_is_spent:
+            if callbacks.recall.patience_is_spent:
+                if run.is_chief:
+                    print(
+                        f"The run ended by --patience={run.config.patience}; a higher one trains on.",
+                        flush=True,
+                    )
+            else:
                 fit_from_step(
                     run.model,
                     batches,

@@ -133,6 +133,9 @@ class CcpCallback(ProfsCallback):
         begins = self._index < 0 or self.model.proximal.lagged
         super().on_train_begin(logs)
         if begins:
+            # Scores and weights of an earlier model are not this one's.
+            self._plateau.begin()
+            self._best_weights, self._best_statistics, self._best_prototypes = [], [], None
             self.model.proximal.swap(0)
             self._choose_prototypes(None)
 

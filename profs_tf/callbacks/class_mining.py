@@ -72,10 +72,10 @@ class MiningLink(StepLink[ClassMemory, StepEmbeddings]):
         return self._loss.class_vectors() if self._loss is not None else None
 
     def _install_tap(self, model: ProfsModel) -> None:
-        if model.representative_tap is None:
-            dim = _embedding_dim(model.embedder)
-            model.representative_tap = RepresentativeTap(self._sampler.classes_per_batch, dim)
-            # An existing train function was traced without it.
+        shape = [self._sampler.classes_per_batch, _embedding_dim(model.embedder)]
+        if model.representative_tap is None or model.representative_tap.embeddings.shape != shape:
+            model.representative_tap = RepresentativeTap(*shape)
+            # An existing train function was traced without it, or with one of another sampler.
             model.make_train_function(force=True)
         self._tap = model.representative_tap
 

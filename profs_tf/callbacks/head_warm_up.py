@@ -56,6 +56,10 @@ class HeadWarmUp(tf.keras.callbacks.Callback):
                 if variable.ref() not in head
             ]
 
+        # Also after an error: the next `fit` may go on without this callback.
+        if hasattr(self.model, "call_at_fit_end"):
+            self.model.call_at_fit_end(lambda: self._multiply(1.0))
+
     def on_epoch_begin(self, epoch: int, logs: Optional[dict[str, float]] = None) -> None:
         """Freezes or releases the backbone."""
         self._multiply(0.0 if epoch < self._epochs else 1.0)

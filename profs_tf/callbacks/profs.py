@@ -57,10 +57,10 @@ class ProfsCallback(tf.keras.callbacks.Callback):
         Raises:
             ValueError: If `steps_per_execution` would miss a swap, or the sampler knows other steps.
         """
-        schedule = self.sampler.schedule
         stride = getattr(self.model, "_steps_per_execution", None)
         self._stride = 1 if stride is None else int(stride.numpy())
-        schedule.check_strides(self._stride, self.params.get("steps"))
+        # Before the model is changed.
+        self._check_strides(steps_taken_by(self.model))
         if self._proximal is None:
             logging.warning(
                 "The model is a %s, which has no anchor weights: batches follow the projections, but the "
@@ -72,6 +72,10 @@ class ProfsCallback(tf.keras.callbacks.Callback):
                 # An existing train function was traced without it.
                 self.model.make_train_function(force=True)
             self._proximal.in_use = True
+        if not isinstance(self._link, MiningLink) and getattr(self.model, "representative_tap", None):
+            # Of an earlier `fit` with class mining.
+            self.model.representative_tap = None
+            self.model.make_train_function(force=True)
         self._start_at(steps_taken_by(self.model))
 
     def on_epoch_begin(self, epoch: int, logs: Optional[dict[str, float]] = None) -> None:
@@ -143,12 +147,16 @@ class ProfsCallback(tf.keras.callbacks.Callback):
 
     def _start_at(self, step: int) -> None:
         """Takes a step as the one that comes next, for itself, the sampler and the link to it."""
+        self._check_strides(step)
         self._step = step
         self.sampler.first_step = step
         if self._link:
             self._link.begin(self.model, step, self._stride)
         if self._proximal is not None and self._proximal.lagged and step == 0:
             self._proximal.swap(0)
+
+    def _check_strides(self, step: int) -> None:
+        self.sampler.schedule.check_strides(self._stride, self.params.get("steps"), step)
 
     def _check_data(self) -> None:
         """Raises ValueError if the last batch is not the one that the sampler gives for its step."""

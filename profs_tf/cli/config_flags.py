@@ -40,6 +40,12 @@ _OVERRULED: tuple[tuple[str, str, Callable[[Config], bool]], ...] = (
     ),
     ("freeze_batch_norm", "train_layers", lambda config: config.train_layers != "head"),
     ("weights_dir", "initial_run", lambda config: config.initial_run is None),
+    ("weights_dir", "pretrained", lambda config: config.pretrained != "none"),
+    (
+        "sync_batch_norm",
+        "freeze_batch_norm",
+        lambda config: config.freeze_batch_norm not in ("statistics", "all"),
+    ),
 )
 MOST_NEEDED = "Most needed"
 _MOST_NEEDED = (

@@ -8,6 +8,8 @@ import tensorflow as tf
 from profs_tf.models import keras_contract
 from profs_tf.models.callback_states import CallbackStates, states_of
 from profs_tf.models.non_finite import check_finite_before_training
+from profs_tf.sampling.batch_sampler import BatchSampler
+from profs_tf.sampling.lagged.sampler import LaggedSampler
 
 # They read the epoch's logs, to which callbacks of this package add.
 _READERS_OF_LOGS = (
@@ -45,6 +47,8 @@ class FitGuard(tf.keras.callbacks.Callback):
         given = [callback for callback in tf.nest.flatten(callbacks) if callback is not None]
         keras_contract.check_callbacks(given)
         self._samplers = [callback.sampler for callback in given if hasattr(callback, "sampler")]
+        # Ordinary batches need no callback, but go on where the last `fit` ended.
+        self._unfollowed = [data.sampler] if isinstance(getattr(data, "sampler", None), BatchSampler) else []
         self._check_sampler_of(data)
         self._ordered = _ordered(given)
         self._has_backup = any(
@@ -72,7 +76,7 @@ class FitGuard(tf.keras.callbacks.Callback):
         )
         model.finite_watch.reset()
         model.proximal.in_use = False
-        for sampler in self._samplers:
+        for sampler in self._samplers or self._unfollowed:
             # Keras takes the first batch of a generator before `on_train_begin`.
             sampler.first_step = model.steps_taken
         if self._has_backup:
@@ -102,6 +106,11 @@ class FitGuard(tf.keras.callbacks.Callback):
         of_data = getattr(data, "sampler", None)
         if of_data is None:
             return
+        if isinstance(of_data, LaggedSampler) and not self._samplers:
+            raise ValueError(
+                f"`callbacks` must hold the ProfsCallback of a {type(of_data).__name__}, which learns from "
+                "the training steps, got none. Pass `callbacks=[ProfsCallback(sampler)]`."
+            )
         for sampler in self._samplers:
             if sampler is not of_data:
                 raise ValueError(

@@ -71,6 +71,19 @@ def check_optimizer(optimizer: Any, variables: Sequence[tf.Variable]) -> None:
             )
 
 
+def check_built(optimizer: Any, variables: Sequence[tf.Variable]) -> None:
+    """Raises ValueError if an optimizer was built for other variables, which Keras does only once."""
+    known = getattr(optimizer, "_index_dict", None)
+    if known is None:
+        return
+    for variable in variables:
+        if optimizer._var_key(variable) not in known:
+            raise ValueError(
+                f"`optimizer` must be a new one where variables are trained that it does not know, got one "
+                f"without {variable.name}. Pass a new optimizer to `compile`."
+            )
+
+
 def check_class_weight(class_weight: Any) -> None:
     """Raises ValueError if class weights are given: Keras multiplies them into what is a mask here."""
     if class_weight is not None:
@@ -100,7 +113,9 @@ def check_callbacks(callbacks: Sequence[tf.keras.callbacks.Callback]) -> None:
         _check_direction(callback)
         kind = type(callback).__name__
         if isinstance(callback, stock.ModelCheckpoint):
-            if not callback.save_weights_only:
+            if callback.save_weights_only:
+                check_weights_format("filepath", str(callback.filepath), None)
+            else:
                 check_format(str(callback.filepath), None)
         elif isinstance(callback, stock.BackupAndRestore) and callback.save_freq != "epoch":
             raise ValueError(
@@ -121,8 +136,19 @@ def check_format(filepath: str, save_format: Optional[str]) -> None:
     raise ValueError(
         f"`filepath` must end in .keras for a ProfsModel, got {filepath!r}. For a SavedModel use "
         "`profs.save_embedder(model.embedder, ...)` or `model.embedder.save(path)`; `save_weights_only=True` "
-        "and `save_weights` take any path."
+        "and `save_weights` take a path that ends in .weights.h5, or without a suffix."
     )
+
+
+def check_weights_format(argument: str, filepath: str, save_format: Optional[str]) -> None:
+    """Raises ValueError for Keras's old HDF5 format, which holds neither anchors nor the loss's variables."""
+    is_old = filepath.endswith((".h5", ".hdf5", ".keras")) or save_format in ("h5", "hdf5", "keras")
+    if is_old and not filepath.endswith(".weights.h5"):
+        raise ValueError(
+            f"`{argument}` must end in .weights.h5 for the weights of a ProfsModel, or have no suffix, got "
+            f"{filepath!r}: that format has no anchors and no variables of the loss. For the embedder alone "
+            "use `model.embedder.save_weights(path)`."
+        )
 
 
 def _check_direction(callback: Any) -> None:

@@ -125,6 +125,7 @@ class ProfsModel(SavedByKeras):
             # Here, not at the first step: a checkpoint can then be checked for holding every moment.
             with strategy.scope():
                 self.optimizer.build(trained)
+        keras_contract.check_built(inner, trained)
 
     def fit(self, x: Any = None, *arguments: Any, **options: Any) -> tf.keras.callbacks.History:
         """As `tf.keras.Model.fit`; see `FitGuard` for what is checked before and while training.
@@ -133,6 +134,7 @@ class ProfsModel(SavedByKeras):
             ValueError: If an argument, a callback or the data does not go with this model.
             NonFiniteLossError: If a step computes infinite or NaN values.
         """
+        self._assert_compile_was_called()
         given = keras_contract.arguments_of(tf.keras.Model.fit, (x, *arguments), options)
         keras_contract.check_fit(given)
         collectives.check_input(self.distribute_strategy, x)
@@ -166,6 +168,7 @@ class ProfsModel(SavedByKeras):
             ValueError: If class weights are given, or anchors are not moved.
             NonFiniteLossError: If the step computes infinite or NaN values.
         """
+        self._assert_compile_was_called()
         given = keras_contract.arguments_of(tf.keras.Model.train_on_batch, (x, *arguments), options)
         keras_contract.check_class_weight(given.get("class_weight"))
         self.prepare_step()

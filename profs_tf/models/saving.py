@@ -90,6 +90,13 @@ class SavedByKeras(tf.keras.Model):
         keras_contract.check_format(str(filepath), save_format)
         super().save(filepath, overwrite, save_format, **options)
 
+    def save_weights(
+        self, filepath: Any, overwrite: bool = True, save_format: Optional[str] = None, **options: Any
+    ) -> None:
+        """As `tf.keras.Model.save_weights`; raises ValueError for the format that would lose anchors."""
+        keras_contract.check_weights_format("filepath", str(filepath), save_format)
+        super().save_weights(filepath, overwrite, save_format, **options)
+
     def export(self, filepath: str) -> None:
         """Raises ValueError: the embedder is what is exported."""
         keras_contract.check_format(filepath, "export")

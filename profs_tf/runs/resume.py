@@ -17,6 +17,7 @@ _CHANGEABLE = (
     "output_dir",
     "epochs",
     "data_dir",
+    "patience",
     "cache",
     "cache_dir",
     "distribute",
@@ -34,7 +35,7 @@ def resumed_config(saved: Config, given: dict[str, Any]) -> Config:
     for name, value in given.items():
         if name == "loss_options" and given.get("loss", saved.loss) == saved.loss:
             for option, asked in value.items():
-                default = losses.options(saved.loss)[option].default
+                default = saved.seed if option == "seed" else losses.options(saved.loss)[option].default
                 _check_stays(f"{saved.loss}_{option}", saved.loss_options.get(option, default), asked)
         elif name not in _CHANGEABLE:
             _check_stays(name, getattr(saved, name), as_in_run(saved, name, value))

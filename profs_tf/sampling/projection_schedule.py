@@ -67,15 +67,18 @@ class Schedule:
         """Whether the anchor weights are swapped, and new representatives drawn, before this step."""
         return step % self.steps_per_projection == 0
 
-    def check_strides(self, steps_per_execution: int, steps_per_epoch: Optional[int] = None) -> None:
+    def check_strides(
+        self, steps_per_execution: int, steps_per_epoch: Optional[int] = None, first_step: int = 0
+    ) -> None:
         """Checks that no call of the train function steps over a swap.
 
         Args:
             steps_per_execution: Steps in one call of the train function.
             steps_per_epoch: Steps in an epoch, or None if unknown.
+            first_step: The step that the first call begins with.
 
         Raises:
-            ValueError: If `steps_per_execution` does not divide M, or does not divide `steps_per_epoch`.
+            ValueError: If `steps_per_execution` does not divide M, `steps_per_epoch` or `first_step`.
         """
         if steps_per_execution < 1 or self.steps_per_projection % steps_per_execution:
             divisors = [
@@ -90,4 +93,9 @@ class Schedule:
             raise ValueError(
                 f"`steps_per_epoch` must be a multiple of `steps_per_execution` = {steps_per_execution}, "
                 f"got {steps_per_epoch}: the last call of an epoch would be shorter and miss a swap."
+            )
+        if first_step % steps_per_execution:
+            raise ValueError(
+                f"`steps_per_execution` must divide the {first_step} steps that the model has taken, got "
+                f"{steps_per_execution}: projections would begin within a call. Compile with another one."
             )

@@ -168,6 +168,15 @@ def test_a_second_fit_goes_on_with_the_projection():
     np.testing.assert_array_equal(seen[0], prototypes)
 
 
+def test_a_model_that_is_compiled_again_begins_anew():
+    model, callback = make_model(), make_callback(make_sampler())
+    # A score that no evaluation reaches.
+    callback.restore({"best_score": 2.0, "stale": 0})
+    model.compile("sgd", model.metric_loss)
+    fit(model, callback, epochs=1)
+    assert 0.0 <= callback.state()["best_score"] <= 1.0
+
+
 def test_the_best_start_has_the_statistics_of_its_evaluation():
     """Also restored in between: moving statistics belong to the weights by which they were computed."""
     model = make_model()

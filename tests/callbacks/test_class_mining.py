@@ -104,6 +104,24 @@ def test_batches_hold_the_neighbors_through_training():
     )
 
 
+def test_a_model_can_go_on_with_other_batches():
+    model = make_model()
+    for batch_size in (16, 8, 16):
+        sampler = MinedBatchSampler(DATA.labels, batch_size, 2, seed=2, mining=ClassMining(3), lag=LAG)
+        link = profs.ProfsCallback(sampler)
+        link.restore({})
+        records = train(model, 2, sampler, link)
+        assert [len(set(classes.tolist())) for classes in records] == [batch_size // 2] * 2
+    ordinary = profs.BatchSampler(DATA.labels, 4, 2, seed=2)
+    model.fit(
+        profs.train_pipeline(DATA, ordinary, PLAIN),
+        steps_per_epoch=2,
+        callbacks=[profs.ProfsCallback(ordinary)],
+        verbose=0,
+    )
+    assert model.representative_tap is None
+
+
 @pytest.mark.parametrize("tight", [True, False])
 def test_an_untrained_network_gives_every_neighbor(tight):
     if tight:

@@ -73,3 +73,17 @@ def test_other_optimizers_are_refused():
         fit(model, [HeadWarmUp(1)])
     with pytest.raises(ValueError, match="`epochs` must be >= 0, got -1"):
         HeadWarmUp(-1)
+
+
+class Stops(tf.keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_warm_up_releases_the_backbone():
+    model = compiled_model()
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, [HeadWarmUp(5), Stops()])
+    before = weights(model)
+    fit(model, [])
+    assert changed(model, before) == {True, False}

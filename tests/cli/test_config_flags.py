@@ -83,6 +83,11 @@ def test_help_says_what_each_option_of_a_loss_is():
             "--train_layers=head: freeze_batch_norm=none",
         ),
         ({"weights_dir": "w", "initial_run": "r"}, "--initial_run=r: weights_dir=w"),
+        ({"weights_dir": "w", "pretrained": "none"}, "--pretrained=none: weights_dir=w"),
+        (
+            {"sync_batch_norm": True, "freeze_batch_norm": "statistics"},
+            "--freeze_batch_norm=statistics: sync_batch_norm=True",
+        ),
     ],
 )
 def test_flags_that_another_one_overrules_are_named(flags, line):

@@ -80,3 +80,23 @@ def test_weights_files_hold_step_and_anchors(tmp_path, name):
     assert fresh.steps_taken == 7
     for got, saved in zip(fresh.proximal.anchor_weights, model.proximal.anchor_weights):
         np.testing.assert_array_equal(got, saved)
+
+
+@pytest.mark.parametrize(
+    ("name", "save_format"), [("all.h5", None), ("all.hdf5", None), ("all.keras", None), ("all", "h5")]
+)
+def test_weights_files_without_anchors_are_refused(tmp_path, name, save_format):
+    model = compiled_model()
+    with pytest.raises(
+        ValueError, match=r"`filepath` must end in \.weights\.h5 for the weights of a ProfsMo"
+    ):
+        model.save_weights(str(tmp_path / name), save_format=save_format)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_optimizer_of_other_variables_is_refused():
+    model = profs.ProfsModel(linear_embedder())
+    optimizer = profs.head_adam(model.embedder, 1e-3)
+    model.compile(optimizer, profs.losses.ContrastiveLoss())
+    with pytest.raises(ValueError, match="`optimizer` must be a new one .* got one without .*boundary"):
+        model.compile(optimizer, profs.losses.MarginLoss())

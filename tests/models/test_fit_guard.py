@@ -209,3 +209,40 @@ def test_arguments_that_would_have_no_effect_are_refused():
         model.train_on_batch(PIXELS[:2], [0, 1], class_weight={0: 2.0})
     with pytest.raises(ValueError, match="`callbacks` must be a list, got a CallbackList"):
         model.fit(PIXELS, callbacks=tf.keras.callbacks.CallbackList())
+
+
+def test_ordinary_batches_without_a_callback_go_on_where_the_last_fit_ended():
+    def ordinary():
+        options = {"seed": 1, "queries": "all", "steps_per_projection": 1}
+        return make_eager_model(proximal_weight=0.0), profs.BatchSampler(IMAGES.labels, 6, 2, **options)
+
+    whole, sampler = ordinary()
+    whole.fit(profs.train_pipeline(IMAGES, sampler, PLAIN), epochs=2, steps_per_epoch=STEPS, verbose=0)
+    model, sampler = ordinary()
+    data = profs.train_pipeline(IMAGES, sampler, PLAIN)
+    for _ in range(2):
+        model.fit(data, steps_per_epoch=STEPS, verbose=0)
+    assert_same_state(whole, model)
+
+
+def test_a_mined_sampler_without_its_callback_is_refused():
+    data = profs.train_pipeline(IMAGES, make_sampler(MinedBatchSampler), PLAIN)
+    with pytest.raises(ValueError, match="`callbacks` must hold the ProfsCallback of a MinedBatchSampler"):
+        make_eager_model(proximal_weight=0.0).fit(data, steps_per_epoch=1)
+
+
+def test_calls_that_begin_between_swaps_are_refused():
+    model, sampler = make_model(), make_sampler()
+    fit(model, sampler, steps_per_epoch=1)
+    options = {"steps_per_execution": 3}
+    model.compile(profs.head_adam(model.embedder, 0.01), profs.losses.MarginLoss(), **options)
+    message = "`steps_per_execution` must divide the 1 steps that the model has taken, got 3"
+    with pytest.raises(ValueError, match=message):
+        fit(model, sampler, steps_per_epoch=3)
+
+
+def test_a_model_must_be_compiled():
+    model = profs.ProfsModel(make_model().embedder)
+    for train in (lambda: fit(model, make_sampler()), lambda: model.train_on_batch(PIXELS[:2], [0, 1])):
+        with pytest.raises(RuntimeError, match="You must compile your model"):
+            train()

@@ -63,3 +63,10 @@ def test_weights_and_statistics_may_be_given_as_to_the_new_run(tmp_path):
     trained = dataclasses.replace(saved, freeze_batch_norm="none")
     with pytest.raises(ValueError, match="`freeze_batch_norm` must stay none when a run is resumed, got sta"):
         resumed_config(trained, {"freeze_batch_norm": "auto"})
+
+
+def test_the_seed_of_a_loss_is_by_default_that_of_the_run():
+    saved = Config(loss="proxy_nca", seed=5)
+    assert resumed_config(saved, {"loss_options": {"seed": 5}}) == saved
+    with pytest.raises(ValueError, match="`proxy_nca_seed` must stay 5 when a run is resumed, got 0"):
+        resumed_config(saved, {"loss_options": {"seed": 0}})

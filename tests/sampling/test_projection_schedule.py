@@ -47,6 +47,12 @@ def test_epochs_must_hold_whole_executions():
         Schedule(10).check_strides(5, 12)
 
 
+def test_executions_begin_where_projections_can():
+    Schedule(10).check_strides(5, 20, first_step=15)
+    with pytest.raises(ValueError, match="must divide the 12 steps that the model has taken, got 5"):
+        Schedule(10).check_strides(5, 20, first_step=12)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
