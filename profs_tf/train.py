@@ -40,6 +40,7 @@ from profs_tf.runs.fine_tuning import with_frozen_batch_norm
 from profs_tf.runs.images import load_images
 from profs_tf.runs.loop import PROGRESS, fit_from_step, progress_for_output
 from profs_tf.runs.loss import set_factors
+from profs_tf.runs.paths import with_absolute_paths
 from profs_tf.runs.provenance import with_weights_file
 from profs_tf.runs.resume import restore_state, resumed_config
 from profs_tf.runs.training_run import RunCallbacks, TrainingRun, build_callbacks
@@ -77,7 +78,7 @@ def main(values: flags.FlagValues) -> None:
     folder = RunFolder(values.output_dir if values["output_dir"].present else "")
     saved = folder.read_config() if values.resume else None
     given = config_flags.given(values, Config.loss if saved is None else saved.loss)
-    config = Config(**given) if saved is None else resumed_config(saved, given)
+    config = with_absolute_paths(Config(**given)) if saved is None else resumed_config(saved, given)
     if unused := config_flags.unused(config, given):
         print(unused, flush=True)
     try:

@@ -8,6 +8,7 @@ from profs_tf.config import Config
 from profs_tf.distribution.strategy import check_same_on_workers
 from profs_tf.runs.features import start_head
 from profs_tf.runs.fine_tuning import with_frozen_batch_norm
+from profs_tf.runs.paths import with_absolute_paths
 from profs_tf.runs.provenance import with_weights_file
 from profs_tf.runs.training_run import RunCallbacks, TrainingRun
 from profs_tf.runs.warm_start import find_initial_run, load_initial_weights
@@ -57,8 +58,10 @@ def as_in_run(saved: Config, name: str, value: Any) -> Any:
         name: Of the option.
         value: As it is asked for.
     """
+    if value == getattr(saved, name):
+        return value
     try:
-        asked = dataclasses.replace(saved, **{name: value})
+        asked = with_absolute_paths(dataclasses.replace(saved, **{name: value}))
         if name == "pretrained":
             asked = with_weights_file(asked)
         if name == "freeze_batch_norm":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from profs_tf.config import Config
@@ -82,7 +83,7 @@ def model_card(
     tested = "validation" if config.validation_classes is not None else "test"
     sections = (
         front_matter(config, figures, num_shared, license_id),
-        f"# {config.backbone} embedder, {config.dataset}\n",
+        f"# {config.backbone} embedder, {_data(config)}\n",
         _training(config, trained, tested, num_shared),
         _figures(trained.metrics, tested),
         _preprocessing(preprocessing, trained.test_images.boxes is not None),
@@ -102,7 +103,7 @@ def _training(config: Config, trained: Trained, tested: str, num_shared: int) ->
     if config.method == "ccp":
         steps = "until a plateau of MAP@R on training classes held out for it"
     rows = {
-        "data": config.dataset,
+        "data": _data(config),
         "training split": _split(trained.train_images),
         f"{tested} split": f"{_split(trained.test_images)}, {num_shared or 'none'} of which trained",
         "method": _METHODS[config.method],
@@ -119,6 +120,12 @@ def _training(config: Config, trained: Trained, tested: str, num_shared: int) ->
         "trained layers": config.train_layers,
     }
     return "## Training\n\n" + _table(("", ""), list(rows.items()))
+
+
+def _data(config: Config) -> str:
+    """Returns the data set, without the folders above it: the card may be published."""
+    kind, colon, path = config.dataset.partition(":")
+    return f"{kind}{colon}{Path(path).name}"
 
 
 def _split(images: ImageList) -> str:

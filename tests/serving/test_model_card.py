@@ -43,7 +43,7 @@ def card(config=CONFIG, preprocessing=PREPROCESSING, differences=DIFFERENCES, **
 @pytest.mark.parametrize(
     "line",
     [
-        "| data | folder:/data/birds |",
+        "| data | folder:birds |",
         "| training split | 1,200 images of 600 classes |",
         "| test split | 9 images of 3 classes, none of which trained |",
         "| method | PROFS, alternating projections onto feasible sets (Can, Gürbüz, Alatan) |",

@@ -67,8 +67,9 @@ class RunFiles:
     def _check_settings(self) -> None:
         config = self.folder.read_config()
         saved, asked = dataclasses.asdict(config), dataclasses.asdict(self.run.config(self.folder.path))
-        if asked["pretrained"] is not None:
-            asked["pretrained"] = as_in_run(config, "pretrained", asked["pretrained"])
+        for name in ("pretrained", "dataset", "train_classes"):
+            if asked[name] is not None:
+                asked[name] = as_in_run(config, name, asked[name])
         for name in asked:
             if name in _LEFT_OPEN and asked[name] == _LEFT_OPEN[name]:
                 continue
