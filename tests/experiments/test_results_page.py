@@ -5,6 +5,7 @@ import re
 import pytest
 from grid_report import decomposition, tables
 from grid_report.page import markdown_table
+from grid_report.statistics import paired_difference
 
 from tests.experiments import summary_tables
 from tests.experiments.grid_configs import ROOT
@@ -24,6 +25,7 @@ SHOWN = {
         "cars_part_head": OF_CARS,
         "cars_part_finetune": OF_CARS,
         "cars_part_overfit": (tables.recall_table, decomposition.decomposition_table),
+        "cars_part_hncm": (tables.recall_table,),
     },
     "results_on_emoji": {
         "emoji": (tables.recall_table,),
@@ -55,6 +57,25 @@ def test_tables_are_those_of_the_report(page, name):
 def test_the_first_page_sums_them_up():
     for table in (summary_tables.per_loss(), summary_tables.by_part()):
         assert table in text_of("RESULTS"), f"docs/RESULTS.md lacks the table\n{table}"
+
+
+def test_no_setting_of_mining_differs_from_the_default_or_beats_profs():
+    data = data_of("cars_part_hncm")
+    compared = []
+    for loss in ("contrastive", "margin"):
+        rows = data.families[loss]
+        unmined, default = (
+            data.by_seed(rows[name], "CARS196-part", "R@1") for name in ("profs", "profs_hncm")
+        )
+        for setting in tables.settings_of(data, "CARS196-part", [rows["profs_hncm"]])[1:]:
+            mined = data.by_seed(rows["profs_hncm"], "CARS196-part", "R@1", setting)
+            found = paired_difference(mined, default)
+            assert found.count == 5
+            assert abs(found.mean) < min(found.half_width, 0.305)
+            gain = paired_difference(mined, unmined)
+            assert gain.mean < gain.half_width
+            compared.append(setting)
+    assert len(compared) == 10
 
 
 def test_the_mean_of_the_losses_is_the_report_s():
