@@ -169,12 +169,12 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
     def options(cls) -> dict[str, Option]:
         """Returns the constructor's options by name, in order, without ``name``."""
         hints = get_type_hints(cls.__init__)
-        parameters = inspect.signature(cls.__init__).parameters
-        return {
-            name: Option(_value_type(hints[name]), parameter.default, _choices(hints[name]))
-            for name, parameter in parameters.items()
-            if name not in ("self", "name")
-        }
+        options = {}
+        for name, parameter in inspect.signature(cls.__init__).parameters.items():
+            if name not in ("self", "name"):
+                hint = hints.get(name, type(parameter.default))
+                options[name] = Option(_value_type(hint), parameter.default, _choices(hint))
+        return options
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments, from which ``from_config`` makes an equal loss.
@@ -185,18 +185,29 @@ class MetricLoss(tf.keras.losses.Loss, tf.Module):
 
     def save_own_variables(self, store: MutableMapping[str, np.ndarray]) -> None:
         """Writes the loss's variables into ``store``, for Keras's own file formats."""
-        for variable in self.variables:
-            store[_store_key(variable)] = variable.numpy()
+        for key, variable in self._variables_by_key().items():
+            store[key] = variable.numpy()
 
     def load_own_variables(self, store: Mapping[str, np.ndarray]) -> None:
         """Reads the loss's variables from ``store``; raises ValueError if one is missing."""
-        for variable in self.variables:
-            key = _store_key(variable)
+        for key, variable in self._variables_by_key().items():
             if key not in store:
                 raise ValueError(
                     f"The file holds no `{key}` of the loss {self.name}: saved without this loss."
                 )
             variable.assign(store[key])
+
+    def _variables_by_key(self) -> dict[str, tf.Variable]:
+        """Returns the variables by their names, of which equal ones get a number."""
+        found: dict[str, tf.Variable] = {}
+        for variable in self.variables:
+            name = key = variable.name.split("/")[-1].split(":")[0]
+            number = 0
+            while key in found:
+                number += 1
+                key = f"{name}_{number}"
+            found[key] = variable
+        return found
 
 
 def _value_type(hint: Any) -> type:
@@ -209,10 +220,6 @@ def _value_type(hint: Any) -> type:
 
 def _choices(hint: Any) -> tuple[str, ...]:
     return get_args(hint) if get_origin(hint) is Literal else ()
-
-
-def _store_key(variable: tf.Variable) -> str:
-    return variable.name.split("/")[-1].split(":")[0]
 
 
 def _assert_all(checks: tuple[Check, ...]) -> list[tf.Operation]:

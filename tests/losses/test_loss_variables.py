@@ -168,3 +168,26 @@ def test_label_without_a_vector_is_refused(build):
             with pytest.raises(tf.errors.InvalidArgumentError, match=message):
                 run(labels, E)
         assert np.isnan(xla(tf.constant([0, bad], tf.float32), E))
+
+
+class TwoScales(losses.MetricLoss):
+    """A loss of a user: an option without a type, and two variables without names."""
+
+    def __init__(self, alpha=1.0, name=None):
+        super().__init__(name=name)
+        self.alpha = alpha
+        self.scales = [tf.Variable(alpha), tf.Variable(2.0 * alpha)]
+
+    def _batch_loss(self, batch):
+        return self.scales[0] * self.scales[1] * tf.reduce_mean(batch.embeddings)
+
+
+def test_variables_without_names_are_told_apart():
+    loss, other = TwoScales(alpha=3.0), TwoScales()
+    assert loss.get_config()["alpha"] == 3.0
+    assert loss.options()["alpha"].type is float
+    stored = {}
+    loss.save_own_variables(stored)
+    assert len(stored) == 2
+    other.load_own_variables(stored)
+    assert [float(scale) for scale in other.scales] == [3.0, 6.0]
