@@ -16,9 +16,9 @@ import numpy as np
 from tqdm import tqdm
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.inputs.decoding import UnreadableImageError
 from profs_tf.metrics.arguments import check_embeddings
 from profs_tf.search.chunks import Chunk
+from profs_tf.search.refusals import refuse_lost, refuse_others, refuse_unreadable
 from profs_tf.search.source import UNKNOWN, IndexSource, Stamp, source_of
 from profs_tf.search.storage import IndexFolder
 from profs_tf.search.writing import publish
@@ -52,8 +52,8 @@ def build_index(
     identity = {"embedder": model.path, "embedder_sha256": model.sha256, "root": source.root}
     with folder.building(identity, overwrite):
         if not overwrite:
-            _refuse_others(source, folder)
-            _refuse_lost(source, folder)
+            refuse_others(source, folder)
+            refuse_lost(source, folder)
         embedded = embed_source(source, model, folder, batch_size, skip_unreadable, progress)
         publish(folder, identity, embedded.keys, embedded.chunks(), embedded.table, embedded.pictures)
 
@@ -159,48 +159,12 @@ def embed_source(
 
     unreadable = {key: read(key).unreadable for key in keys}
     if not skip_unreadable:
-        _refuse_unreadable(unreadable)
+        refuse_unreadable(unreadable)
     table = _table(source, keys, parts, stamps, unreadable)
     if not table["names"]:
         raise ValueError(f"`images` must hold a picture that can be read, got none of {num_images}.")
     pictures = source.images if isinstance(source.images, np.ndarray) else None
     return Embedded(keys, lambda: map(read, keys), table, pictures)
-
-
-def _refuse_others(source: IndexSource, folder: IndexFolder) -> None:
-    """Raises ValueError if the finished index has none of the pictures, or pictures of another kind."""
-    try:
-        table = folder.open().table
-    except (FileNotFoundError, ValueError):
-        # None yet, or a damaged one.
-        return
-    same_kind = (table.classes is None) == (source.classes is None)
-    if not same_kind or set(source.names).isdisjoint(table.names):
-        kind = "without" if table.classes is None else "with"
-        raise ValueError(
-            f"`index` must be empty or of the same pictures, got {folder.path} of {len(table.names):,} "
-            f"others {kind} classes, the first {table.names[0]}. Choose another folder, or pass "
-            "`overwrite=True` to replace the index."
-        )
-
-
-def _refuse_lost(source: IndexSource, folder: IndexFolder) -> None:
-    """Raises ValueError if pictures that were added to the index are not among those it is built of."""
-    if not folder.is_changed():
-        return
-    table, names = folder.open().table, set(source.names)
-    rows = table.live_rows()
-    lost = [
-        table.names[row]
-        for row in rows[rows >= table.built]
-        if table.names[row] not in names
-        and (source.is_in_memory or os.path.exists(os.path.join(source.root, table.names[row])))
-    ]
-    if lost:
-        raise ValueError(
-            f"`images` must include what was added to the index, got none of {len(lost)}, first {lost[0]}. "
-            "Add further pictures instead of building again, or pass `overwrite=True` to leave these out."
-        )
 
 
 def _key(model: SavedEmbedder, batch_size: int, stamps: list[Stamp]) -> str:
@@ -246,13 +210,6 @@ def _embed_batch(
     names = source.names[batch]
     check_finite_embeddings(embeddings, [name for at, name in enumerate(names) if at not in errors])
     return embeddings, {position: error.summary for position, error in errors.items()}
-
-
-def _refuse_unreadable(unreadable: dict[str, list[list[Any]]]) -> None:
-    """Raises the error of a picture that an earlier build skipped and this one must not."""
-    for errors in unreadable.values():
-        for _, reason in errors:
-            raise UnreadableImageError(reason)
 
 
 def _table(

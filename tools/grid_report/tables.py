@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 
 from grid_report.data import VARIANTS, ReportData
@@ -283,15 +284,11 @@ def machine_table(data: ReportData) -> Table:
     runs = {line["run"]: tuple(line[name] for name in names) for line in data.lines}
     rows = [
         [found[0][:12] + ("+changes" if "+changes" in found[0] else ""), *found[1:], str(count)]
-        for found, count in _counts(list(runs.values())).items()
+        for found, count in collections.Counter(runs.values()).items()
     ]
     header = ["commit", "processor", "cores", "TensorFlow", "runs"]
     title = "Commits and machines"
     return Table(title, "", header, rows or [[NOT_RUN] * len(header)], is_run=bool(rows))
-
-
-def _counts(items: list) -> dict:
-    return {item: items.count(item) for item in dict.fromkeys(items)}
 
 
 def failure_table(data: ReportData) -> Table:
