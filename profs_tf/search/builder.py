@@ -21,6 +21,7 @@ from profs_tf.search.chunks import Chunk
 from profs_tf.search.refusals import refuse_lost, refuse_others, refuse_unreadable
 from profs_tf.search.source import UNKNOWN, IndexSource, Stamp, source_of
 from profs_tf.search.storage import IndexFolder
+from profs_tf.search.table import ImageTable
 from profs_tf.search.writing import publish
 from profs_tf.serving.loaded import SavedEmbedder
 from profs_tf.serving.saved_model import check_finite_embeddings
@@ -51,10 +52,11 @@ def build_index(
     source, model, folder = source_of(images), SavedEmbedder(embedder), IndexFolder(path)
     identity = {"embedder": model.path, "embedder_sha256": model.sha256, "root": source.root}
     with folder.building(identity, overwrite):
+        finished = FinishedIndex(folder)
         if not overwrite:
-            refuse_others(source, folder)
+            refuse_others(source, folder.path, finished.table)
             refuse_lost(source, folder)
-        embedded = embed_source(source, model, folder, batch_size, skip_unreadable, progress)
+        embedded = embed_source(source, model, folder, finished, batch_size, skip_unreadable, progress)
         publish(folder, identity, embedded.keys, embedded.chunks(), embedded.table, embedded.pictures)
 
 
@@ -123,11 +125,12 @@ def embed_source(
     source: IndexSource,
     model: SavedEmbedder,
     folder: IndexFolder,
+    finished: FinishedIndex,
     batch_size: int,
     skip_unreadable: bool,
     progress: bool,
 ) -> Embedded:
-    """Embeds pictures chunk by chunk, except the chunks that the folder has already.
+    """Embeds pictures chunk by chunk, except the chunks that the folder or the finished index has already.
 
     Raises:
         UnreadableImageError: If a picture cannot be read, unless `skip_unreadable`.
@@ -136,17 +139,20 @@ def embed_source(
     parts = source.chunks()
     stamps = [source.stamps(part) for part in parts]
     keys = [_key(model, batch_size, chunk_stamps) for chunk_stamps in stamps]
-    finished, chunks = _FinishedIndex(folder), folder.chunks
+    chunks = folder.chunks
 
     def read(key: str) -> Chunk:
         # A chunk that was embedded again replaces that of the finished index.
         return chunks.read(key) if chunks.has(key) else finished.read(key)
 
+    def unreadable_of(key: str) -> list[list[Any]]:
+        return chunks.read(key).unreadable if chunks.has(key) else finished.unreadable(key)
+
     def is_kept(key: str, part: slice) -> bool:
         """Whether a chunk is embedded, and what was unreadable in it still is."""
         if not (finished.has(key) or chunks.has(key)):
             return False
-        return not any(source.is_readable(part.start + position) for position, _ in read(key).unreadable)
+        return not any(source.is_readable(part.start + position) for position, _ in unreadable_of(key))
 
     missing = [(key, part) for key, part in zip(keys, parts) if not is_kept(key, part)]
     num_images = len(source.names)
@@ -157,7 +163,7 @@ def embed_source(
         for key, chunk in _embed_chunks(source, model, missing, batch_size, skip_unreadable, bar):
             chunks.write(key, chunk)
 
-    unreadable = {key: read(key).unreadable for key in keys}
+    unreadable = {key: unreadable_of(key) for key in keys}
     if not skip_unreadable:
         refuse_unreadable(unreadable)
     table = _table(source, keys, parts, stamps, unreadable)
@@ -238,24 +244,36 @@ def _table(
     return {**table, "classes": None if source.classes is None else classes}
 
 
-class _FinishedIndex:
-    """The chunks of the finished index in the folder, which a new build reuses."""
+class FinishedIndex:
+    """The chunks of the finished index in the folder, which a new build reuses.
+
+    Attributes:
+        table: Of the index; None if there is none yet, or its chunks cannot be used.
+    """
 
     def __init__(self, folder: IndexFolder) -> None:
+        """Opens the index, which reads its files once for their checksums."""
+        self.table: Optional[ImageTable] = None
         self._chunks: dict[str, tuple[slice, list[list[Any]]]] = {}
         try:
             opened = folder.open()
         except (FileNotFoundError, ValueError):
             # None yet, or one whose chunks cannot be used.
             return
-        self._embeddings = opened.embeddings
+        self.table, self._embeddings = opened.table, opened.embeddings
         self._chunks = {
             key: (slice(start, stop), unreadable) for key, start, stop, unreadable in opened.table.chunks
         }
 
     def has(self, key: str) -> bool:
+        """Whether a chunk is in the index."""
         return key in self._chunks
 
+    def unreadable(self, key: str) -> list[list[Any]]:
+        """Returns what `Chunk.unreadable` of a chunk is, without its embeddings."""
+        return self._chunks[key][1]
+
     def read(self, key: str) -> Chunk:
+        """Returns a chunk, with a copy of its embeddings."""
         rows, unreadable = self._chunks[key]
         return Chunk(np.array(self._embeddings[rows]), unreadable)

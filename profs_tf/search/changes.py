@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Optional, Union
 
 from profs_tf.datasets.image_list import ImageList
-from profs_tf.search.builder import embed_source
+from profs_tf.search.builder import FinishedIndex, embed_source
 from profs_tf.search.source import IndexSource, added_source
 from profs_tf.search.storage import IndexFolder
 from profs_tf.search.table import ImageTable
@@ -36,7 +36,9 @@ def add_to_index(
         _refuse_known(source, table)
         model = open_embedder(manifest, path, embedder)
         folder.chunks.begin({name: manifest[name] for name in ("embedder", "embedder_sha256", "root")})
-        embedded = embed_source(source, model, folder, batch_size, skip_unreadable, progress)
+        embedded = embed_source(
+            source, model, folder, FinishedIndex(folder), batch_size, skip_unreadable, progress
+        )
         rows = len(table.names)
         for chunk in embedded.table["chunks"]:
             chunk[1:3] = chunk[1] + rows, chunk[2] + rows

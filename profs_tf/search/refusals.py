@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from pathlib import Path
+from typing import Any, Optional
 
 from profs_tf.inputs.decoding import UnreadableImageError
 from profs_tf.search.source import IndexSource
 from profs_tf.search.storage import IndexFolder
+from profs_tf.search.table import ImageTable
 
 
-def refuse_others(source: IndexSource, folder: IndexFolder) -> None:
-    """Raises ValueError if the finished index has none of the pictures, or pictures of another kind."""
-    try:
-        table = folder.open().table
-    except (FileNotFoundError, ValueError):
-        # None yet, or a damaged one.
+def refuse_others(source: IndexSource, path: Path, table: Optional[ImageTable]) -> None:
+    """Raises ValueError if the finished index has none of the pictures, or pictures of another kind.
+
+    Args:
+        source: The pictures to index.
+        path: Folder of the index.
+        table: Of the finished index; None if there is none.
+    """
+    if table is None:
         return
     same_kind = (table.classes is None) == (source.classes is None)
     if not same_kind or set(source.names).isdisjoint(table.names):
         kind = "without" if table.classes is None else "with"
         raise ValueError(
-            f"`index` must be empty or of the same pictures, got {folder.path} of {len(table.names):,} "
+            f"`index` must be empty or of the same pictures, got {path} of {len(table.names):,} "
             f"others {kind} classes, the first {table.names[0]}. Choose another folder, or pass "
             "`overwrite=True` to replace the index."
         )
