@@ -237,6 +237,8 @@ def make_reproducible(seed: int) -> None:
     """Seeds TensorFlow, NumPy and Python, and restricts TensorFlow to deterministic kernels."""
     tf.keras.utils.set_random_seed(seed % 2**32)
     tf.config.experimental.enable_op_determinism()
+    # Dropout then draws from variables, which checkpoints can hold.
+    tf.keras.backend.experimental.enable_tf_random_generator()
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 Saved together, in one TensorFlow checkpoint: the embedder with its moving statistics, the anchors and the
 projection index, the optimizer with its moments, the loss's variables, the step (which is the sampler's
-place, since sampling is a function of the step), the running means of the present epoch, and what callbacks
-remember.
+place, since sampling is a function of the step), the random state of dropout, the running means of the
+present epoch, and what callbacks remember.
 """
 
 import contextlib
@@ -58,8 +58,11 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
         self._memory = CallbackStates(callbacks)
         # Not `self.model`: Keras sets that one when training begins.
         self._trained = model
+        parts = {"model": model, "memory": self._memory}
+        if generators := random_generators(model.embedder):
+            parts["random"] = generators
         self._manager = tf.train.CheckpointManager(
-            tf.train.Checkpoint(model=model, memory=self._memory), str(folder), max_to_keep=_KEPT
+            tf.train.Checkpoint(**parts), str(folder), max_to_keep=_KEPT
         )
         self._restore_from = str(folder if restore_from is None else restore_from)
         self._every_steps = every_steps
@@ -153,3 +156,13 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
 
     def _mean_values(self) -> list[np.ndarray]:
         return [variable.numpy() for variable in self._mean_variables()]
+
+
+def random_generators(embedder: tf.keras.Model) -> list[tf.random.Generator]:
+    """Returns those of layers such as dropout, in an own backbone; Keras's checkpoints leave them out.
+
+    Layers have one only if `enable_tf_random_generator` was called before they were made.
+    """
+    drawn = (getattr(layer, "_random_generator", None) for layer in embedder.submodules)
+    generators = (getattr(random, "_generator", None) for random in drawn)
+    return [generator for generator in generators if generator is not None]

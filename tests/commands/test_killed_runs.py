@@ -117,3 +117,28 @@ def assert_equal_to_never_killed(name, seed, never_killed, train_arguments, tmp_
 )
 def test_killed_anywhere_and_resumed_equals_never_killed(name, seed, never_killed, train_arguments, tmp_path):
     assert_equal_to_never_killed(name, seed, never_killed, train_arguments, tmp_path)
+
+
+@pytest.mark.parametrize("options", [(), ("--distribute=mirrored", "--cpu_replicas=2")])
+def test_dropout_of_an_own_backbone_draws_on(options, train_arguments, tmp_path):
+    network = tf.keras.Sequential(
+        [
+            tf.keras.Input((24, 24, 3)),
+            tf.keras.layers.Conv2D(8, 3, 2),
+            tf.keras.layers.GlobalAveragePooling2D(),
+            tf.keras.layers.Dropout(0.5),
+        ]
+    )
+    network.save(tmp_path / "network.keras")
+    given = (
+        *train_arguments,
+        f"--backbone={tmp_path / 'network.keras'}",
+        "--tensorboard=none",
+        *NOTHING_ELSE,
+    )
+    given = (*given, "--freeze_batch_norm=none", "--steps_per_epoch=4", *options)
+    run_command("train", *given, "--epochs=2", f"--output_dir={tmp_path / 'whole'}")
+    run_command("train", *given, "--epochs=1", f"--output_dir={tmp_path / 'parts'}")
+    run_command("train", f"--output_dir={tmp_path / 'parts'}", "--resume", "--epochs=2", "--progress=none")
+    assert_same_run(tmp_path / "whole", tmp_path / "parts")
+    assert any(name.startswith("random") for name in final_state(tmp_path / "whole"))
