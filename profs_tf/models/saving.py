@@ -8,6 +8,9 @@ import tensorflow as tf
 
 from profs_tf.models import keras_contract
 
+# The name of an anchor in a file, by the place of its variable among the embedder's weights.
+_ANCHOR = "anchor_of_{}"
+
 
 class LoadableMean(tf.keras.metrics.Mean):
     """A mean that files of Keras can be loaded into within a strategy of several replicas.
@@ -69,18 +72,32 @@ class SavedByKeras(tf.keras.Model):
     def load_own_variables(self, store: Mapping[str, Any]) -> None:
         """Reads what `save_own_variables` wrote.
 
+        Anchors of layers that are frozen by now are left out.
+
         Raises:
-            ValueError: If the file holds anchors and the model has none yet.
+            ValueError: If the file holds anchors and the model has none yet, or has more of them; if it is of
+                another version.
         """
         # Files of earlier versions number the variables and hold no anchors.
         own = {**self._own_by_name(), "0": self.step, "1": self.non_finite_steps}
-        names = list(store.keys())
-        if not set(names) <= set(own):
+        names = set(store.keys())
+        anchors = {_ANCHOR.format(place) for place in range(len(self.embedder.weights))}
+        if not hasattr(self, "proximal") and "projection_index" in names:
             raise ValueError(
                 "`filepath` holds the anchors of a compiled model, which this one is not. Call `compile` "
                 "before `load_weights`."
             )
-        for name in names:
+        if unknown := names - set(own) - anchors:
+            raise ValueError(f"`filepath` was written by another version: it holds {min(unknown)}.")
+        if names & anchors and (lacking := (anchors & set(own)) - names):
+            weights = [
+                w.name for place, w in enumerate(self.embedder.weights) if _ANCHOR.format(place) in lacking
+            ]
+            raise ValueError(
+                f"`filepath` holds no anchor of {weights[0]}, which did not train when it was saved. Set "
+                "`trainable` on its layer as it was then, call `compile` and load again."
+            )
+        for name in names & set(own):
             own[name].assign(np.asarray(store[name]))
 
     def save(
@@ -121,5 +138,6 @@ class SavedByKeras(tf.keras.Model):
         proximal = getattr(self, "proximal", None)
         if proximal is not None:
             own["projection_index"] = proximal.projection_index
-            own.update({f"anchor_{number}": anchor for number, anchor in enumerate(proximal.anchor_weights)})
+            anchors = proximal.anchors_by_weight(self.embedder.weights)
+            own.update({_ANCHOR.format(place): anchor for place, anchor in anchors.items()})
         return own

@@ -54,6 +54,44 @@ def test_weights_with_anchors_are_refused_before_compile(tmp_path):
         profs.ProfsModel(make_embedder()).load_weights(str(tmp_path / "model.weights.h5"))
 
 
+def state_by_layer(model):
+    anchors = model.proximal.anchors_by_weight(model.embedder.weights)
+    weights = {weight.name: weight.numpy() for weight in model.embedder.weights}
+    return weights, {model.embedder.weights[place].name: anchor.numpy() for place, anchor in anchors.items()}
+
+
+def freeze(model, *names):
+    for layer in model.embedder.layers:
+        layer.trainable = layer.name not in names
+    return model
+
+
+def test_anchors_stay_with_their_layers_when_others_are_frozen(tmp_path):
+    model = make_model(run_eagerly=True)
+    fit(model, make_sampler())
+    weights, anchors = state_by_layer(freeze(model, "conv"))
+    assert any(np.any(weights[name] != anchor) for name, anchor in anchors.items())
+    model.save(str(tmp_path / "model.keras"))
+    model.save_weights(str(tmp_path / "model.weights.h5"))
+    fewer = freeze(profs.ProfsModel(make_embedder(), 0.1), "conv")
+    fewer.compile(profs.head_adam(fewer.embedder, 0.01), profs.losses.MarginLoss())
+    fewer.load_weights(str(tmp_path / "model.weights.h5"))
+    for loaded in (fewer, tf.keras.models.load_model(str(tmp_path / "model.keras"))):
+        got_weights, got_anchors = state_by_layer(loaded)
+        assert len(got_anchors) == 4 < len(anchors)
+        for expected, got in ((weights, got_weights), (anchors, got_anchors)):
+            for name, value in got.items():
+                np.testing.assert_array_equal(expected[name], value)
+
+
+def test_files_without_the_anchor_of_a_layer_that_trains_are_refused(tmp_path):
+    model = freeze(profs.ProfsModel(make_embedder()), "conv")
+    model.compile("sgd", profs.losses.MarginLoss())
+    model.save_weights(str(tmp_path / "model.weights.h5"))
+    with pytest.raises(ValueError, match="`filepath` holds no anchor of conv/kernel"):
+        make_model().load_weights(str(tmp_path / "model.weights.h5"))
+
+
 def test_copies_have_the_configuration():
     schedule = tf.keras.optimizers.schedules.ExponentialDecay(0.1, 10, 0.5)
     model = make_model(schedule)
