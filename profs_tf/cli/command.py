@@ -2,6 +2,7 @@
 
 import logging as standard_logging
 import os
+import select
 import signal
 import sys
 from types import FrameType
@@ -9,7 +10,7 @@ from typing import Callable, NoReturn, Optional
 
 from absl import flags, logging
 
-from profs_tf.cli.exit_codes import INTERRUPTED, USAGE_ERROR, error_line, exit_code_of
+from profs_tf.cli.exit_codes import INTERRUPTED, OUTPUT_CLOSED, USAGE_ERROR, error_line, exit_code_of
 from profs_tf.cli.flag_help import help_text
 from profs_tf.cli.flag_types import illegal_value
 from profs_tf.utils.signals import handling
@@ -54,7 +55,11 @@ def run(
         # SIGTERM does what Ctrl-C does.
         with handling((signal.SIGTERM,), _interrupt):
             main(values)
+            # Here: an error when Python ends would not be caught.
+            sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:
+        if isinstance(error, BrokenPipeError) and _drop_output_if_closed():
+            sys.exit(OUTPUT_CLOSED)
         code = exit_code_of(error)
         if code is None:
             raise
@@ -66,13 +71,24 @@ def run(
 
 
 def _show(text: str) -> None:
-    """Prints a text for a reader who may close the pipe before its end, such as head."""
+    """Prints a text for a reader who may close the pipe before its end."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        # What is still in the buffer would raise again when Python ends.
-        with open(os.devnull, "w") as sink:
-            os.dup2(sink.fileno(), sys.stdout.fileno())
+        _drop_output_if_closed()
+
+
+def _drop_output_if_closed() -> bool:
+    """Returns whether the reader of the output, such as head, has closed it; what remains is then dropped."""
+    poll = select.poll()
+    # An error of the other end is reported without being asked for.
+    poll.register(sys.stdout, 0)
+    if not any(event & select.POLLERR for _, event in poll.poll(0)):
+        return False
+    # What is still in the buffer would raise again when Python ends.
+    with open(os.devnull, "w") as sink:
+        os.dup2(sink.fileno(), sys.stdout.fileno())
+    return True
 
 
 def _interrupt(number: int, frame: Optional[FrameType]) -> NoReturn:

@@ -4,6 +4,7 @@
 1    the run or the machine failed: loss not finite, disk full, no network
 2    usage error: a flag, a value, missing data
 130  interrupted by Ctrl-C or SIGTERM
+141  the reader of the output closed it, as head does
 """
 
 import re
@@ -18,6 +19,7 @@ from profs_tf.utils.forks import ForkedProcessError
 FAILURE = 1
 USAGE_ERROR = 2
 INTERRUPTED = 130
+OUTPUT_CLOSED = 141
 
 
 class InterruptedRunError(Exception):

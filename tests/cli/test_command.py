@@ -1,3 +1,4 @@
+import contextlib
 import os
 import signal
 import time
@@ -52,13 +53,34 @@ def test_a_flag_file_that_is_missing_is_named(monkeypatch, capsys, tmp_path):
         assert "No such file" in shown
 
 
-def test_a_reader_may_close_the_pipe_before_the_end_of_the_help(monkeypatch):
+@contextlib.contextmanager
+def closed_output():
+    """In a test, not as a fixture: pytest sets the output anew when a test begins."""
     reader, writer = os.pipe()
     os.close(reader)
+    with open(writer, "w") as closed, contextlib.redirect_stdout(closed):
+        yield
+
+
+def test_a_reader_may_close_the_pipe_before_the_end_of_the_help(monkeypatch):
     monkeypatch.setattr("sys.argv", ["some_command", "--help"])
     monkeypatch.setattr(command_line, "_start_logging", lambda: None)
-    with open(writer, "w") as closed:
-        monkeypatch.setattr("sys.stdout", closed)
+    with closed_output():
         command_line.run(lambda values: None, lambda values: None, "some_command: for tests")
         # What is written later, as when Python ends, does not fail either.
         print("more", flush=True)
+
+
+@pytest.mark.parametrize("flush", [False, True])
+def test_a_command_ends_quietly_where_its_reader_has_gone(flush, monkeypatch):
+    with closed_output():
+        assert run(monkeypatch, lambda values: print("found", flush=flush)) == 141
+        print("more", flush=True)
+
+
+def test_another_closed_pipe_is_a_failure(monkeypatch, capfd):
+    def main(values):
+        raise BrokenPipeError(32, "Broken pipe")
+
+    assert run(monkeypatch, main) == 1
+    assert "Broken pipe" in capfd.readouterr().err
