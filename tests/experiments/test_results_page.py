@@ -24,7 +24,11 @@ SHOWN = {
         "cars_part_whitened": OF_CARS,
         "cars_part_head": OF_CARS,
         "cars_part_finetune": OF_CARS,
-        "cars_part_overfit": (tables.recall_table, decomposition.decomposition_table),
+        "cars_part_overfit": (
+            tables.recall_table,
+            decomposition.verdict_table,
+            decomposition.decomposition_table,
+        ),
         "cars_part_hncm": (tables.recall_table,),
         "cars_part_small_batch": (tables.recall_table, decomposition.verdict_table),
     },
