@@ -1,8 +1,7 @@
 """Runs a command: parses its flags, starts it quietly, and exits with the code that tells how it went."""
 
+import contextlib
 import logging as standard_logging
-import os
-import select
 import signal
 import sys
 from types import FrameType
@@ -13,6 +12,7 @@ from absl import flags, logging
 from profs_tf.cli.exit_codes import INTERRUPTED, OUTPUT_CLOSED, USAGE_ERROR, error_line, exit_code_of
 from profs_tf.cli.flag_help import help_text
 from profs_tf.cli.flag_types import illegal_value
+from profs_tf.utils import output
 from profs_tf.utils.signals import handling
 
 
@@ -56,9 +56,9 @@ def run(
         with handling((signal.SIGTERM,), _interrupt):
             main(values)
             # Here: an error when Python ends would not be caught.
-            sys.stdout.flush()
+            _flush()
     except (Exception, KeyboardInterrupt) as error:
-        if isinstance(error, BrokenPipeError) and _drop_output_if_closed():
+        if isinstance(error, BrokenPipeError) and output.is_closed():
             sys.exit(OUTPUT_CLOSED)
         code = exit_code_of(error)
         if code is None:
@@ -68,6 +68,9 @@ def run(
             # On a line of its own, below a progress bar.
             _exit(f"\n{str(error) or 'Interrupted.'}", code)
         _exit(f"{name}{error_line(error, values)}", code)
+    finally:
+        if output.is_closed():
+            output.drop()
 
 
 def _show(text: str) -> None:
@@ -75,20 +78,13 @@ def _show(text: str) -> None:
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        _drop_output_if_closed()
+        output.drop()
 
 
-def _drop_output_if_closed() -> bool:
-    """Returns whether the reader of the output, such as head, has closed it; what remains is then dropped."""
-    poll = select.poll()
-    # An error of the other end is reported without being asked for.
-    poll.register(sys.stdout, 0)
-    if not any(event & select.POLLERR for _, event in poll.poll(0)):
-        return False
-    # What is still in the buffer would raise again when Python ends.
-    with open(os.devnull, "w") as sink:
-        os.dup2(sink.fileno(), sys.stdout.fileno())
-    return True
+def _flush() -> None:
+    # None where the output was closed before the start.
+    if sys.stdout is not None:
+        sys.stdout.flush()
 
 
 def _interrupt(number: int, frame: Optional[FrameType]) -> NoReturn:
@@ -104,5 +100,7 @@ def _start_logging() -> None:
 
 
 def _exit(message: str, code: int) -> NoReturn:
-    print(message, file=sys.stderr, flush=True)
+    # The reader of the errors may be gone, too.
+    with contextlib.suppress(BrokenPipeError):
+        print(message, file=sys.stderr, flush=True)
     sys.exit(code)

@@ -137,11 +137,8 @@ class ProximalTerm(tf.Module):
                 )
         return [anchors[variable.ref()] for variable in variables]
 
-    def anchors_by_weight(self, weights: Sequence[tf.Variable]) -> dict[int, tf.Variable]:
-        """Returns the anchors by the places of their variables among the embedder's weights.
-
-        Freezing a layer does not change these places, as it does those among the trainable variables.
-        """
+    def anchors_by_place(self, weights: Sequence[tf.Variable]) -> dict[int, tf.Variable]:
+        """Returns the anchors by the places of their variables among weights that hold all of these."""
         places = {weight.ref(): place for place, weight in enumerate(weights)}
         return {places[known.ref()]: anchor for known, anchor in zip(self._variables, self.anchor_weights)}
 

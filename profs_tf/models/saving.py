@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from profs_tf.models import keras_contract
 
-# The name of an anchor in a file, by the place of its variable among the embedder's weights.
+# The name of an anchor in a file, by the place of its variable among those of `weights_in_order`.
 _ANCHOR = "anchor_of_{}"
 
 
@@ -81,21 +81,21 @@ class SavedByKeras(tf.keras.Model):
         # Files of earlier versions number the variables and hold no anchors.
         own = {**self._own_by_name(), "0": self.step, "1": self.non_finite_steps}
         names = set(store.keys())
-        anchors = {_ANCHOR.format(place) for place in range(len(self.embedder.weights))}
         if not hasattr(self, "proximal") and "projection_index" in names:
             raise ValueError(
                 "`filepath` holds the anchors of a compiled model, which this one is not. Call `compile` "
                 "before `load_weights`."
             )
-        if unknown := names - set(own) - anchors:
-            raise ValueError(f"`filepath` was written by another version: it holds {min(unknown)}.")
-        if names & anchors and (lacking := (anchors & set(own)) - names):
-            weights = [
-                w.name for place, w in enumerate(self.embedder.weights) if _ANCHOR.format(place) in lacking
-            ]
+        weights = {_ANCHOR.format(place): w for place, w in enumerate(weights_in_order(self.embedder))}
+        if unknown := names - set(own) - set(weights):
             raise ValueError(
-                f"`filepath` holds no anchor of {weights[0]}, which did not train when it was saved. Set "
-                "`trainable` on its layer as it was then, call `compile` and load again."
+                f"`filepath` must be of this embedder and version, got one that holds {min(unknown)}."
+            )
+        lacking = [weight.name for name, weight in weights.items() if name in own and name not in names]
+        if "projection_index" in names and lacking:
+            raise ValueError(
+                f"`filepath` must hold an anchor of {lacking[0]}, got none: this weight did not train, or "
+                "did not exist, when the file was saved. Load first; then set `trainable` and call `compile`."
             )
         for name in names & set(own):
             own[name].assign(np.asarray(store[name]))
@@ -138,6 +138,18 @@ class SavedByKeras(tf.keras.Model):
         proximal = getattr(self, "proximal", None)
         if proximal is not None:
             own["projection_index"] = proximal.projection_index
-            anchors = proximal.anchors_by_weight(self.embedder.weights)
+            anchors = proximal.anchors_by_place(weights_in_order(self.embedder))
             own.update({_ANCHOR.format(place): anchor for place, anchor in anchors.items()})
         return own
+
+
+def weights_in_order(embedder: tf.keras.Model) -> list[tf.Variable]:
+    """Returns all weights, each once, in an order that does not depend on which layers are frozen.
+
+    That of `embedder.weights` does, within a layer that is made of layers. A table, which it holds as well,
+    is no variable.
+    """
+    layers = embedder._flatten_layers()
+    own = [weight for layer in layers for weight in layer._trainable_weights + layer._non_trainable_weights]
+    variables = [weight for weight in own + embedder.weights if isinstance(weight, tf.Variable)]
+    return [reference.deref() for reference in dict.fromkeys(weight.ref() for weight in variables)]

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from profs_tf.distribution import collectives
 from profs_tf.models.callback_states import CallbackStates, Stateful
+from profs_tf.utils import output
 from profs_tf.utils.signals import handling
 
 _KEPT = 2
@@ -139,7 +140,11 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
         if self._signal is not None:
             raise KeyboardInterrupt
         self._signal = number
-        print("\nSaving after this step; once more to stop at once.", flush=True)
+        # A reader such as tee ends by the same Ctrl-C: what is printed before saving must not fail.
+        with contextlib.suppress(BrokenPipeError):
+            print("\nSaving after this step; once more to stop at once.", flush=True)
+        if output.is_pipe():
+            output.drop()
 
     def _is_to_stop(self) -> bool:
         """Whether a signal asks for a stop: of several workers, one that all learned of in the last step."""
@@ -159,9 +164,10 @@ class RunCheckpoint(tf.keras.callbacks.Callback):
 
 
 def random_generators(embedder: tf.keras.Model) -> list[tf.random.Generator]:
-    """Returns those of layers such as dropout, in an own backbone; Keras's checkpoints leave them out.
+    """Returns those of Keras's layers such as Dropout, which Keras's checkpoints leave out.
 
-    Layers have one only if `enable_tf_random_generator` was called before they were made.
+    Dropout has one only if `enable_tf_random_generator` was called before it was made. What a layer draws in
+    another way, such as by `tf.random`, no checkpoint can hold.
     """
     drawn = (getattr(layer, "_random_generator", None) for layer in embedder.submodules)
     generators = (getattr(random, "_generator", None) for random in drawn)

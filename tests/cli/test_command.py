@@ -1,6 +1,7 @@
 import contextlib
 import os
 import signal
+import sys
 import time
 
 import pytest
@@ -76,6 +77,23 @@ def test_a_command_ends_quietly_where_its_reader_has_gone(flush, monkeypatch):
     with closed_output():
         assert run(monkeypatch, lambda values: print("found", flush=flush)) == 141
         print("more", flush=True)
+
+
+def test_what_a_failed_command_printed_is_dropped_where_its_reader_has_gone(monkeypatch):
+    def main(values):
+        print("found")
+        sys.exit(1)
+
+    with closed_output():
+        assert run(monkeypatch, main) == 1
+        print("more", flush=True)
+
+
+def test_a_command_may_start_without_an_output(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["some_command"])
+    monkeypatch.setattr(command_line, "_start_logging", lambda: None)
+    with contextlib.redirect_stdout(None):
+        command_line.run(lambda values: print("found"), lambda values: None, "some_command: for tests")
 
 
 def test_another_closed_pipe_is_a_failure(monkeypatch, capfd):

@@ -1,5 +1,8 @@
 """Runs killed by SIGKILL at any step and resumed equal, bit for bit, runs that nothing interrupted."""
 
+import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -117,6 +120,21 @@ def assert_equal_to_never_killed(name, seed, never_killed, train_arguments, tmp_
 )
 def test_killed_anywhere_and_resumed_equals_never_killed(name, seed, never_killed, train_arguments, tmp_path):
     assert_equal_to_never_killed(name, seed, never_killed, train_arguments, tmp_path)
+
+
+def test_ctrl_c_saves_though_it_ends_the_reader_of_the_output_first(train_arguments, tmp_path):
+    words = (*train_arguments, *NOTHING_ELSE, "--progress=bar", "--epochs=100", "--tensorboard=none")
+    words = (sys.executable, "-m", "profs_tf.train", *words, f"--output_dir={tmp_path / 'run'}")
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            wait_for_checkpoint(tmp_path / "run", process, 1)
+            process.stdout.close()
+            process.send_signal(signal.SIGINT)
+            error = process.stderr.read().decode()
+            assert process.wait(60) == 130, error
+        finally:
+            process.kill()
+    assert "the run is saved" in error
 
 
 @pytest.mark.parametrize("options", [(), ("--distribute=mirrored", "--cpu_replicas=2")])

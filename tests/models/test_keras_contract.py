@@ -79,7 +79,7 @@ def test_optimizers_that_leave_out_a_variable_are_refused():
 
 
 @pytest.mark.parametrize("kind", ["lookup", "vectorization"])
-def test_embedders_with_tables_train(kind):
+def test_embedders_with_tables_train_and_are_saved(kind, tmp_path):
     texts = tf.keras.Input([], dtype=tf.string)
     words = ["a", "b", "c", "d"]
     if kind == "lookup":
@@ -98,4 +98,9 @@ def test_embedders_with_tables_train(kind):
     model.proximal.swap(0)
     for _ in range(2):
         model.train_on_batch(tf.constant(["a", "b", "c", "d"]), tf.constant([0, 0, 1, 1]))
-    assert (embedder.get_layer("table").get_weights()[0] != before).any()
+    trained = embedder.get_layer("table").get_weights()[0]
+    assert (trained != before).any()
+    model.save_weights(str(tmp_path / "model.weights.h5"))
+    embedder.get_layer("table").set_weights([before])
+    model.load_weights(str(tmp_path / "model.weights.h5"))
+    np.testing.assert_array_equal(embedder.get_layer("table").get_weights()[0], trained)

@@ -7,7 +7,17 @@ import pytest
 import tensorflow as tf
 
 import profs_tf as profs
-from tests.models.tiny import PIXELS, assert_same_state, fit, make_embedder, make_model, make_sampler
+from profs_tf.models.saving import weights_in_order
+from tests.models.tiny import (
+    DIM,
+    PIXELS,
+    SIDE,
+    assert_same_state,
+    fit,
+    make_embedder,
+    make_model,
+    make_sampler,
+)
 
 LOSSES = {
     "margin": lambda: profs.losses.MarginLoss(),
@@ -54,42 +64,90 @@ def test_weights_with_anchors_are_refused_before_compile(tmp_path):
         profs.ProfsModel(make_embedder()).load_weights(str(tmp_path / "model.weights.h5"))
 
 
-def state_by_layer(model):
-    anchors = model.proximal.anchors_by_weight(model.embedder.weights)
-    weights = {weight.name: weight.numpy() for weight in model.embedder.weights}
-    return weights, {model.embedder.weights[place].name: anchor.numpy() for place, anchor in anchors.items()}
+def state_by_weight(model):
+    """Name to weight, and to anchor where there is one."""
+    weights = weights_in_order(model.embedder)
+    anchors = model.proximal.anchors_by_place(weights)
+    assert len({weight.name for weight in weights}) == len(weights) == len(model.embedder.weights)
+    return (
+        {weight.name: weight.numpy() for weight in weights},
+        {weights[place].name: anchor.numpy() for place, anchor in anchors.items()},
+    )
 
 
-def freeze(model, *names):
-    for layer in model.embedder.layers:
-        layer.trainable = layer.name not in names
+class Block(tf.keras.layers.Layer):
+    """A layer made of layers, whose `weights` are in another order where one of them is frozen."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.parts = [
+            tf.keras.layers.Conv2D(3, 1, name="one"),
+            tf.keras.layers.BatchNormalization(name="norm"),
+        ]
+        self.parts.append(tf.keras.layers.Conv2D(3, 1, name="two"))
+
+    def call(self, x, training=None):
+        for part in self.parts:
+            x = part(x)
+        return x
+
+
+def block_embedder():
+    images = tf.keras.Input([SIDE, SIDE, 3])
+    x = tf.keras.layers.GlobalAveragePooling2D()(Block(name="block")(images))
+    return tf.keras.Model(images, tf.keras.layers.Dense(DIM, name="head")(x))
+
+
+def freeze(embedder, *names):
+    layers = [layer for layer in embedder.submodules if getattr(layer, "name", "") in names]
+    assert len(layers) == len(names)
+    for layer in layers:
+        layer.trainable = False
+    return embedder
+
+
+def compiled(embedder):
+    model = profs.ProfsModel(embedder, 0.1)
+    model.compile(tf.keras.optimizers.Adam(0.01), profs.losses.ProxyNCALoss(6, 4), run_eagerly=True)
     return model
 
 
-def test_anchors_stay_with_their_layers_when_others_are_frozen(tmp_path):
-    model = make_model(run_eagerly=True)
+@pytest.mark.parametrize(("build", "frozen"), [(make_embedder, "conv"), (block_embedder, "norm")])
+def test_anchors_stay_with_their_weights_when_others_are_frozen(build, frozen, tmp_path):
+    model = compiled(build())
     fit(model, make_sampler())
-    weights, anchors = state_by_layer(freeze(model, "conv"))
+    weights, anchors = state_by_weight(model)
     assert any(np.any(weights[name] != anchor) for name, anchor in anchors.items())
-    model.save(str(tmp_path / "model.keras"))
+    freeze(model.embedder, frozen)
     model.save_weights(str(tmp_path / "model.weights.h5"))
-    fewer = freeze(profs.ProfsModel(make_embedder(), 0.1), "conv")
-    fewer.compile(profs.head_adam(fewer.embedder, 0.01), profs.losses.MarginLoss())
+    model.save(str(tmp_path / "model.keras"))
+    fewer = compiled(freeze(build(), frozen))
     fewer.load_weights(str(tmp_path / "model.weights.h5"))
-    for loaded in (fewer, tf.keras.models.load_model(str(tmp_path / "model.keras"))):
-        got_weights, got_anchors = state_by_layer(loaded)
-        assert len(got_anchors) == 4 < len(anchors)
+    loaded = [fewer]
+    if build is make_embedder:
+        # Keras does not keep what is frozen within a layer of one's own.
+        loaded.append(tf.keras.models.load_model(str(tmp_path / "model.keras")))
+    for each in loaded:
+        got_weights, got_anchors = state_by_weight(each)
+        assert len(got_anchors) == len(anchors) - 2
         for expected, got in ((weights, got_weights), (anchors, got_anchors)):
             for name, value in got.items():
                 np.testing.assert_array_equal(expected[name], value)
 
 
-def test_files_without_the_anchor_of_a_layer_that_trains_are_refused(tmp_path):
-    model = freeze(profs.ProfsModel(make_embedder()), "conv")
-    model.compile("sgd", profs.losses.MarginLoss())
-    model.save_weights(str(tmp_path / "model.weights.h5"))
-    with pytest.raises(ValueError, match="`filepath` holds no anchor of conv/kernel"):
-        make_model().load_weights(str(tmp_path / "model.weights.h5"))
+@pytest.mark.parametrize("frozen", [["conv"], ["conv", "mid", "head"]])
+def test_files_without_the_anchor_of_a_layer_that_trains_are_refused(frozen, tmp_path):
+    compiled(freeze(make_embedder(), *frozen)).save_weights(str(tmp_path / "model.weights.h5"))
+    with pytest.raises(ValueError, match="`filepath` must hold an anchor of conv/kernel"):
+        compiled(make_embedder()).load_weights(str(tmp_path / "model.weights.h5"))
+
+
+def test_files_of_a_larger_embedder_are_refused(tmp_path):
+    images = tf.keras.Input([SIDE, SIDE, 3])
+    small = tf.keras.Model(images, tf.keras.layers.Dense(DIM, name="head")(tf.keras.layers.Flatten()(images)))
+    compiled(make_embedder()).save_weights(str(tmp_path / "model.weights.h5"))
+    with pytest.raises(ValueError, match="`filepath` must be of this embedder and version"):
+        compiled(small).load_weights(str(tmp_path / "model.weights.h5"))
 
 
 def test_copies_have_the_configuration():
