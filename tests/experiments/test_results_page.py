@@ -34,6 +34,7 @@ SHOWN = {
     },
     "results_on_emoji": {
         "emoji": (tables.recall_table,),
+        "emoji_power": (tables.recall_table, decomposition.verdict_table),
         "emoji_regimes": (tables.recall_table,),
     },
 }
